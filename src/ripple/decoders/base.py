@@ -1,0 +1,158 @@
+"""What a decoder is: a frozen record of its paper's settings plus a conversation with the engine.
+
+`decode` is a generator: it yields an `Ask` (one forward) and is resumed with the `Answer`. Between yields
+it is plain code on small arrays. It never holds a model, so counting, caching, batching, packing
+and tracing exist once, in the engine.
+
+A `Rule` is a decoder that needs one plain forward per step; its `picker` is also what RPS and LoPA use as
+their standard commit rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ripple.canvas import Canvas, Floats, Rows
+from ripple.errors import RippleError
+from ripple.look import Answer, Ask, Look, Wants
+
+Conversation = Generator[Ask, Answer, None]
+Pick = tuple[Rows, str]  # which rows of the look to commit, and the cause to write in the trace
+Picker = Callable[[Look, Look | None], Pick]  # (rows of the window, rows after it) -> commit set
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoder(ABC):
+    """A decoding method and its settings."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str]  # where the method comes from, for listings
+    revokes: ClassVar[bool] = False  # may a committed token be masked again?
+
+    @property
+    def wants(self) -> Wants:
+        """Statistics that this decoder's looks must carry."""
+        return Wants()
+
+    @abstractmethod
+    def decode(self, canvas: Canvas) -> Conversation:
+        """Fill the canvas, asking for one forward per yield."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields as plain values, for results and traces."""
+        return {
+            f.name: value.describe() if isinstance(value := getattr(self, f.name), Decoder) else value
+            for f in dataclasses.fields(self)
+        }
+
+    def describe(self) -> str:
+        """Return the decoder in one line: name and the fields that differ from their defaults."""
+        changed = [
+            f"{f.name}={self.settings()[f.name]}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != f.default
+        ]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule(Decoder):
+    """A decoder that commits from one plain forward per step."""
+
+    reads_ahead: ClassVar[bool] = False  # does the picker want the rows after the window too?
+
+    def picker(self, canvas: Canvas) -> Picker:
+        """Return the function that chooses what to commit; stateful rules keep their state in it."""
+        return lambda look, ahead: self.pick(look)
+
+    @abstractmethod
+    def pick(self, look: Look) -> Pick:
+        """Choose the rows of `look` to commit; never none."""
+
+    def decode(self, canvas: Canvas) -> Conversation:
+        """Look, commit what the rule picks, until each block is full."""
+        pick = self.picker(canvas)
+        for window in canvas.windows():
+            while len(canvas.masked(window)):
+                answer = yield Ask(window, ahead=self.reads_ahead)
+                commit(canvas, answer.base, pick(answer.base, answer.ahead))
+
+
+def commit(canvas: Canvas, look: Look, pick: Pick) -> None:
+    """Write the look's own predictions at the picked rows."""
+    rows, cause = pick
+    canvas.commit(look.pos[rows], look.token[rows], look.p[rows], cause)
+
+
+def place(canvas: Canvas, pos: int, token: int, p: float, cause: str) -> None:
+    """Write one token at one position."""
+    canvas.commit(np.array([pos]), np.array([token]), np.array([p], dtype=np.float32), cause)
+
+
+def qualified_or_best(qualified: Rows, score: Floats) -> Pick:
+    """Return the qualified rows, or the single best one, so that every step makes progress."""
+    if qualified.any():
+        return qualified, "standard"
+    return top_rows(score, 1), "fallback"
+
+
+def top_rows(score: Floats, n: int) -> Rows:
+    """Choose the n rows with the highest score, the earlier one on ties."""
+    rows = np.zeros(len(score), dtype=np.bool_)
+    rows[ranking(score)[:n]] = True
+    return rows
+
+
+def ranking(score: Floats) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return row indices by falling score, the earlier row first on ties."""
+    return np.argsort(-score, kind="stable")
+
+
+def longest_prefix(score: Floats, accepted: Rows) -> Pick:
+    """Commit the ranked rows up to the first refusal; the best row always goes.
+
+    `accepted` is in ranked order (best first).
+    """
+    n = len(accepted) if accepted.all() else int(np.argmin(accepted))
+    return top_rows(score, max(n, 1)), "standard" if n else "fallback"
+
+
+# -- checks for __post_init__: one sentence, with the value and what is allowed --------------------
+
+
+def check_share(decoder: Decoder, *fields: str) -> None:
+    """Require each field to lie in (0, 1]."""
+    for field in fields:
+        value = getattr(decoder, field)
+        if not (isinstance(value, int | float) and 0 < value <= 1):
+            raise RippleError(f"{decoder.name}: {field} must lie in (0, 1], got {value!r}.")
+
+
+def check_at_least(decoder: Decoder, least: float, *fields: str) -> None:
+    """Require each field to be a number of at least `least` (NaN fails)."""
+    for field in fields:
+        value = getattr(decoder, field)
+        if isinstance(value, bool) or not (isinstance(value, int | float) and value >= least):
+            raise RippleError(f"{decoder.name}: {field} must be at least {least}, got {value!r}.")
+
+
+def check_count(decoder: Decoder, least: int, *fields: str) -> None:
+    """Require each field to be a whole number of at least `least`."""
+    for field in fields:
+        value = getattr(decoder, field)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise RippleError(
+                f"{decoder.name}: {field} must be a whole number of at least {least}, got {value!r}."
+            )
+
+
+def check_choice(decoder: Decoder, field: str, *allowed: str) -> None:
+    """Require the field to be one of the named choices."""
+    value = getattr(decoder, field)
+    if value not in allowed:
+        raise RippleError(f"{decoder.name}: {field} must be one of {', '.join(allowed)}, got {value!r}.")

@@ -1,0 +1,33 @@
+"""Confidence factor (Fast-dLLM "dynamic"): the more tokens go at once, the surer each must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ripple.decoders.base import Pick, Rule, check_at_least, longest_prefix, ranking
+from ripple.look import Look
+
+
+@dataclass(frozen=True)
+class Factor(Rule):
+    """Commit the n surest positions, n the largest with (n + 1)(1 - c_(n)) < f."""
+
+    name = "factor"
+    paper = "Fast-dLLM, arXiv 2505.22618"
+
+    f: float = 1.0  # f
+    stock_tail: bool = False  # compatibility: a scan that reaches the last rank commits it, passed or not
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, "f")
+
+    def pick(self, look: Look) -> Pick:
+        """Scan ranks 1, 2, ... and stop before the first that fails."""
+        c = look.p[ranking(look.p)].astype(np.float64)
+        n = np.arange(1, len(c) + 1)
+        accepted = (n + 1) * (1 - c) < self.f
+        if self.stock_tail and accepted[1:-1].all():
+            accepted[:] = True
+        return longest_prefix(look.p, accepted)
