@@ -1,0 +1,1 @@
+"""The engine: batching, packing, caching, counting and tracing, each exactly once."""

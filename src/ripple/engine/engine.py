@@ -1,0 +1,243 @@
+"""The engine owns every forward: it gathers what all live requests ask, runs it, and hands out the answers.
+
+One tick:  asks -> strips -> forwards -> statistics -> one copy to the host -> answers.
+Requests join and leave between ticks; a request gets the same answers alone or in company.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ripple.caches import Cache
+from ripple.caches import cache as cache_named
+from ripple.decoders import RPS, Decoder
+from ripple.decoders import decoder as decoder_named
+from ripple.engine.hear import Heard, reduce_tick
+from ripple.engine.plan import Reading, assemble, assign_rows, group
+from ripple.engine.prompts import Prompt, many_prompts, token_ids
+from ripple.engine.result import Settings
+from ripple.engine.session import Session
+from ripple.engine.stats import Sampling
+from ripple.errors import QueueFull, RippleError
+from ripple.models.kv import KVStore
+from ripple.models.transformer import Transformer
+from ripple.text import Text
+from ripple.trace import Event
+
+
+class Engine:
+    """A loaded model that decodes requests in continuous batches. Not safe for use from several threads."""
+
+    def __init__(
+        self, model: Transformer, text: Text | None = None, max_batch: int = 64, queue_limit: int = 4096
+    ) -> None:
+        self.model = model
+        self.text = text
+        self.max_batch = max_batch
+        self.queue_limit = queue_limit
+        self._waiting: deque[Session] = deque()
+        self._live: list[Session] = []
+        self._free_slots: list[int] = []
+        self._n_slots = 0
+        self._store = KVStore(model.config, model.device, model.dtype)
+
+    # -- for users ----------------------------------------------------------------------------------
+
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], *, decoder: Decoder | str | None = None, length: int = 256,
+        block: int = 32, cache: Cache | str = "none", lookahead: str = "packed", seed: int = 0,
+        temperature: float = 0.0, stop_at_end: bool = False, stop: Sequence[str] = (), trace: bool = False,
+    ) -> Any:  # fmt: skip
+        """Decode one prompt to a `Result`, or a list of prompts to a list of them.
+
+        A prompt is a string, a list of token ids, or a list of chat messages.
+        """
+        settings = Settings(
+            _decoder(decoder), length, block, cache_named(cache), lookahead, seed, temperature,
+            stop_at_end, _stops(stop), trace,
+        )  # fmt: skip
+        many = many_prompts(prompts)
+        sessions = [self._session(prompt, settings) for prompt in many or [prompts]]
+        self.run(sessions)
+        results = [session.result() for session in sessions]
+        return results if many is not None else results[0]
+
+    def stream(
+        self, prompt: Prompt, *, decoder: Decoder | str | None = None, length: int = 256, block: int = 32,
+        cache: Cache | str = "none", lookahead: str = "packed", seed: int = 0, temperature: float = 0.0,
+        stop_at_end: bool = False, stop: Sequence[str] = (),
+    ) -> Iterator[Event]:  # fmt: skip
+        """Decode one prompt and yield each trace event as it happens.
+
+        `text` events carry text that can no longer change; joined, they are the result's text. The last
+        event, `end`, holds the counts.
+        """
+        settings = Settings(
+            _decoder(decoder), length, block, cache_named(cache), lookahead, seed, temperature,
+            stop_at_end, _stops(stop), trace=True,
+        )  # fmt: skip
+        session = self._session(prompt, settings)
+        self._enqueue(session)
+        n_told, told = 0, ""
+        try:
+            while session.finish is None:
+                self.tick()
+                yield from session.events[n_told:]
+                n_told = len(session.events)
+                text = _without_broken_end(session.settled_text()) if session.finish is None else ""
+                if len(text) > len(told) and not session.settings.stop:
+                    yield Event("text", session.events[-1].t, {"text": text[len(told) :]})
+                    told = text
+        finally:
+            session.cancel()
+            self._retire()
+        result = session.result()
+        if len(result.text) > len(told):
+            yield Event("text", result.seconds, {"text": result.text[len(told) :]})
+        yield from session.events[n_told:]
+
+    def submit(self, prompt: Prompt, settings: Settings) -> Session:
+        """Queue a request for the next ticks; raise `QueueFull` when the line is at its limit."""
+        session = self._session(prompt, settings)
+        self._enqueue(session)
+        return session
+
+    def run(self, sessions: Sequence[Session]) -> None:
+        """Decode these requests to the end, feeding them in as the queue has room."""
+        feed = deque(sessions)
+        try:
+            while feed or any(session.finish is None for session in sessions):
+                while feed and len(self._waiting) < self.queue_limit:
+                    self._enqueue(feed.popleft())
+                self.tick()
+        except BaseException:
+            for session in sessions:
+                session.cancel()
+            self._retire()
+            raise
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that have not been admitted yet."""
+        return len(self._waiting)
+
+    @property
+    def n_live(self) -> int:
+        """Requests that take part in the next tick."""
+        return len(self._live)
+
+    # -- one tick -----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Admit what fits, run one forward for every live request, and let each decoder go on."""
+        self._retire()
+        self._admit()
+        asking = [session for session in self._live if session.ask is not None]
+        if asking:
+            start = time.perf_counter()
+            readings = [session.plan() for session in asking]
+            heard = self._look(asking, readings)
+            seconds = time.perf_counter() - start
+            for session, reading in zip(asking, readings, strict=True):
+                if heard.is_finite(reading):
+                    session.resume(heard.answer(session, reading), seconds)
+                else:
+                    session.fail("the model returned logits that are not finite (NaN or infinity)")
+        self._retire()
+
+    @torch.inference_mode()
+    def _look(self, asking: list[Session], readings: list[Reading]) -> Heard:
+        """Run the forwards of one tick and bring their statistics to the host in one copy."""
+        model, device = self.model, self.model.device
+        strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
+        groups = group(list(strips.values()))
+        reads = assign_rows(groups, readings, model.config.logit_shift)
+        hidden = torch.cat(
+            [
+                model.hidden(assemble(of, read, device), self._store)
+                for of, read in zip(groups, reads, strict=True)
+            ]
+        )
+        return reduce_tick(model, hidden, asking, readings, self._sampling(asking, readings, len(hidden)))
+
+    def _sampling(self, asking: list[Session], readings: list[Reading], n: int) -> Sampling | None:
+        """Return each row's temperature and uniform number, drawn per request, forward and position."""
+        if all(session.settings.temperature == 0 for session in asking):
+            return None
+        temperature, uniform = np.zeros(n), np.zeros(n)
+        for session, reading in zip(asking, readings, strict=True):
+            if session.settings.temperature == 0:
+                continue
+            rng = np.random.default_rng((session.settings.seed, session.nfe))
+            numbers = rng.random(len(session.canvas.response))
+            for draft in reading.drafts:
+                temperature[draft.rows] = session.settings.temperature
+                uniform[draft.rows] = numbers[draft.pos - session.canvas.prompt_len]
+        to = self.model.device
+        return Sampling(torch.from_numpy(temperature).float().to(to), torch.from_numpy(uniform).to(to))
+
+    # -- who takes part -----------------------------------------------------------------------------
+
+    def _session(self, prompt: Any, settings: Settings) -> Session:
+        """Check a prompt at the border and make it a request."""
+        ids = token_ids(prompt, self.text, self.model.config.vocab_size)
+        config = self.model.config
+        if len(ids) + settings.length > config.max_positions:
+            raise RippleError(
+                f"Prompt of {len(ids)} tokens and length {settings.length} exceed the model's "
+                f"{config.max_positions} positions."
+            )
+        return Session(ids, settings, config, self.text)
+
+    def _enqueue(self, session: Session) -> None:
+        if len(self._waiting) >= self.queue_limit:
+            raise QueueFull(f"The queue is full: {self.queue_limit} requests are waiting.")
+        self._waiting.append(session)
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._live) < self.max_batch:
+            session = self._waiting.popleft()
+            if session.finish is not None:
+                continue  # cancelled while it waited
+            if session.is_cached:
+                session.slot = self._take_slot(len(session.canvas.ids))
+            session.start()
+            self._live.append(session)
+
+    def _retire(self) -> None:
+        for session in self._live:
+            if session.finish is not None and session.slot is not None:
+                self._free_slots.append(session.slot)
+                session.slot = None
+        self._live = [session for session in self._live if session.finish is None]
+        self._waiting = deque(session for session in self._waiting if session.finish is None)
+
+    def _take_slot(self, n_positions: int) -> int:
+        if not self._free_slots:
+            self._free_slots.append(self._n_slots)
+            self._n_slots += 1
+        slot = min(self._free_slots)
+        self._free_slots.remove(slot)
+        self._store.reserve(self._n_slots, n_positions)
+        return slot
+
+
+def _decoder(given: Decoder | str | None) -> Decoder:
+    if given is None:
+        return RPS()
+    return decoder_named(given) if isinstance(given, str) else given
+
+
+def _stops(stop: Sequence[str]) -> tuple[str, ...]:
+    return (stop,) if isinstance(stop, str) else tuple(stop)
+
+
+def _without_broken_end(text: str) -> str:
+    """Hold back characters whose bytes are not all there yet."""
+    return text.rstrip("\ufffd")

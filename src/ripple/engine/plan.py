@@ -1,0 +1,233 @@
+"""Many asks, few forwards: lay canvases and their branches out as batch rows, and remember who reads what.
+
+An ask becomes one or more *strips*. A strip is one batch row: the live rows of a canvas, followed by the
+branches packed behind it. `packed` lookahead is one strip with branches; `batched` lookahead is one strip
+per what-if, exact and dearer. Strips of all requests are grouped so that padding stays small;
+each group is one `Forward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from ripple.canvas import Canvas, Ints, Window
+from ripple.look import Ask, Edits
+from ripple.models.forward import Forward
+
+PADDING_LIMIT = 1.25  # a group may hold this many times the rows that are really needed
+SMALL_GROUP = 4  # below this many strips a split costs more than the padding it saves
+
+
+@dataclass(slots=True)
+class Branch:
+    """W rows behind a strip: a copy of the window under edits, or a shadow of masks."""
+
+    ids: Ints  # [w]
+    start: int  # position of the first row
+    hidden: tuple[Ints, Ints]  # [w] each: keys in [lo, hi) are invisible to the row
+
+
+@dataclass(slots=True)
+class Strip:
+    """One batch row."""
+
+    ids: Ints  # [r] tokens of the live rows
+    pos: Ints  # [r] their positions, ascending
+    n_keys: int  # length of the canvas
+    slot: int | None  # where the frozen keys lie; None: every position is live
+    keeps: int | None = None  # slot that takes the keys of this forward
+    branches: list[Branch] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Draft:
+    """One look of an ask: which positions are read, and in which strip and branch."""
+
+    pos: Ints
+    strip: Strip
+    branch: int | None
+    rows: slice = field(
+        default_factory=lambda: slice(0, 0)
+    )  # where its rows stand among all rows read in this tick
+
+
+@dataclass(slots=True)
+class Reading:
+    """The drafts of one ask, in the order base, branches, shadow, ahead."""
+
+    base: Draft
+    branches: list[Draft]
+    shadow: Draft | None
+    ahead: Draft | None
+
+    @property
+    def drafts(self) -> list[Draft]:
+        """All drafts; the order in which their rows are handed out."""
+        extra = [draft for draft in (self.shadow, self.ahead) if draft is not None]
+        return [self.base, *self.branches, *extra]
+
+
+def lay_out(
+    canvas: Canvas, ask: Ask, live: range, lead: int, packed: bool, slot: int | None, keeps: int | None
+) -> Reading:
+    """Turn one ask into strips: what to run for it and where each of its looks is read."""
+    ids, n_keys, window = canvas.ids, len(canvas.ids), ask.window
+    pos = np.arange(live.start, live.stop)
+    live_ids = ids[live.start : live.stop]
+    base = Strip(live_ids, pos, n_keys, slot, keeps)
+    masked = canvas.masked(window)
+
+    branches = []
+    for edits in ask.branches:
+        open_pos = masked[~np.isin(masked, [p for p, _ in edits])] if edits else masked
+        if packed:
+            base.branches.append(_branch(ids, window, edits, lead))
+            branches.append(Draft(open_pos, base, len(base.branches) - 1))
+        else:
+            row = live_ids.copy()
+            for p, token in edits:
+                row[p - live.start] = token
+            branches.append(Draft(open_pos, Strip(row, pos, n_keys, slot), None))
+
+    shadow = None
+    if ask.shadow:
+        base.branches.append(_shadow(window, lead, canvas.mask_id))
+        shadow = Draft(np.array(ask.shadow, dtype=np.int64), base, len(base.branches) - 1)
+    ahead = None
+    if ask.ahead:
+        rest = canvas.masked(Window(window.stop, n_keys))
+        ahead = Draft(rest[rest - lead < live.stop], base, None)
+    return Reading(Draft(masked, base, None), branches, shadow, ahead)
+
+
+def _branch(ids: Ints, window: Window, edits: Edits, lead: int) -> Branch:
+    """Copy the window, with the lead row that predicts its first token, and hide the original."""
+    start, stop = window.start - lead, window.stop
+    row = ids[start:stop].copy()
+    for p, token in edits:
+        row[p - start] = token
+    w = stop - start
+    return Branch(row, start, (np.full(w, start), np.full(w, stop)))
+
+
+def _shadow(window: Window, lead: int, mask_id: int) -> Branch:
+    """Lay masks over the rows that predict the window; each sees all but the token it predicts."""
+    rows = np.arange(window.start - lead, window.stop - lead)
+    return Branch(np.full(len(rows), mask_id), int(rows[0]), (rows + lead, rows + lead + 1))
+
+
+@dataclass(slots=True)
+class Group:
+    """Strips that share one forward, padded to r live rows and g branches of w rows."""
+
+    strips: list[Strip]
+    r: int
+    g: int
+    w: int
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of one padded strip, T."""
+        return self.r + self.g * self.w
+
+
+def group(strips: Sequence[Strip]) -> list[Group]:
+    """Sort strips into forwards: same use of the store, similar shape."""
+    classes: dict[tuple[bool, bool], list[Strip]] = {}
+    for strip in strips:
+        classes.setdefault((strip.slot is not None, strip.keeps is not None), []).append(strip)
+    groups = []
+    for members in classes.values():
+        members.sort(key=lambda s: (len(s.branches), len(s.pos), s.slot or 0))
+        groups.extend(_split_by_padding(members))
+    return groups
+
+
+def _split_by_padding(strips: list[Strip]) -> list[Group]:
+    """Cut a sorted list of strips wherever padding them together would waste too much."""
+    groups: list[Group] = []
+    n_real = 0
+    for strip in strips:
+        r, g = len(strip.pos), len(strip.branches)
+        w = max((len(branch.ids) for branch in strip.branches), default=0)
+        n_real += r + g * w
+        if groups:
+            now = groups[-1]
+            wider = Group([*now.strips, strip], max(r, now.r), max(g, now.g), max(w, now.w))
+            n_padded = wider.n_rows * len(wider.strips)
+            if n_padded <= PADDING_LIMIT * n_real or len(now.strips) < SMALL_GROUP:
+                now.strips.append(strip)
+                now.r, now.g, now.w = wider.r, wider.g, wider.w
+                continue
+        groups.append(Group([strip], r, g, w))
+        n_real = r + g * w
+    return groups
+
+
+def assign_rows(groups: Sequence[Group], readings: Sequence[Reading], lead: int) -> list[Ints]:
+    """Give every draft its place among the rows read; return, per group, the indices of those rows."""
+    home = {id(strip): (n, i) for n, group in enumerate(groups) for i, strip in enumerate(group.strips)}
+    reads: list[list[Ints]] = [[] for _ in groups]
+    members: list[list[Draft]] = [[] for _ in groups]
+    for reading in readings:
+        for draft in reading.drafts:
+            n, i = home[id(draft.strip)]
+            of = groups[n]
+            if draft.branch is None:
+                local = np.searchsorted(draft.strip.pos, draft.pos - lead)
+            else:
+                local = (
+                    of.r + draft.branch * of.w + draft.pos - lead - draft.strip.branches[draft.branch].start
+                )
+            reads[n].append(i * of.n_rows + local)
+            members[n].append(draft)
+    start = 0
+    for draft in (draft for drafts in members for draft in drafts):
+        draft.rows = slice(start, start + len(draft.pos))
+        start += len(draft.pos)
+    return [np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64) for rows in reads]
+
+
+def assemble(of: Group, read: Ints, device: torch.device) -> Forward:
+    """Pad a group to one `Forward`. Padding repeats real rows, so it can never produce a NaN."""
+    strips, r, g, w = of.strips, of.r, of.g, of.w
+    n, t = len(strips), of.n_rows
+    ids, pos = np.zeros((n, t), dtype=np.int64), np.zeros((n, t), dtype=np.int64)
+    hidden = np.zeros((n, g * w, 2), dtype=np.int64)
+    own_len = np.full((n, g), w, dtype=np.int64)
+    for i, strip in enumerate(strips):
+        have = len(strip.pos)
+        ids[i, :have], pos[i, :have] = strip.ids, strip.pos
+        ids[i, have:r], pos[i, have:r] = strip.ids[-1], strip.pos[-1]
+        for b, branch in enumerate(strip.branches):
+            m, at = len(branch.ids), b * w
+            ids[i, r + at : r + at + m] = branch.ids
+            pos[i, r + at : r + at + m] = np.arange(branch.start, branch.start + m)
+            hidden[i, at : at + m, 0], hidden[i, at : at + m, 1] = branch.hidden
+            own_len[i, b] = m
+    lengths = np.array([strip.n_keys for strip in strips], dtype=np.int64)
+    n_keys = int(lengths.max())
+    slots = None if strips[0].slot is None else np.array([strip.slot for strip in strips])
+    keeps = None if strips[0].keeps is None else np.array([strip.keeps for strip in strips])
+
+    def put(array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> torch.Tensor:
+        return torch.from_numpy(array).to(device, non_blocking=True)
+
+    return Forward(
+        ids=put(ids),
+        pos=put(pos),
+        n_live=r,
+        branch_len=w,
+        n_keys=n_keys,
+        key_len=None if (lengths == n_keys).all() else put(lengths),
+        hidden=put(hidden) if g else None,
+        own_len=None if (own_len == w).all() else put(own_len),
+        read=put(read),
+        slots=None if slots is None else put(slots),
+        slots_in_order=slots is not None and bool((slots == np.arange(n)).all()),
+        keep=None if keeps is None else put(keeps),
+    )

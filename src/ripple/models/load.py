@@ -1,0 +1,44 @@
+"""From a name or a folder to a model that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ripple.errors import RippleError, unknown
+from ripple.models.checkpoint import read_weights
+from ripple.models.config import read_config
+from ripple.models.hub import resolve
+from ripple.models.transformer import Transformer
+from ripple.text import Text
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_model(
+    name_or_path: str | Path, device: str = "auto", dtype: str = "auto", fused: bool = True
+) -> tuple[Transformer, Text | None]:
+    """Load a folder or hub id; `auto` is the GPU in bfloat16 if there is one, else the CPU in float32."""
+    folder = resolve(name_or_path)
+    target = torch_device(device)
+    config = read_config(folder)
+    if dtype == "auto":
+        dtype = "bfloat16" if target.type == "cuda" else "float32"
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    weights = read_weights(folder, config, target, DTYPES[dtype])
+    return Transformer(config, weights, fused), Text.load(folder, config)
+
+
+def torch_device(name: str) -> torch.device:
+    """Return the device of that name, or say why it cannot be used."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RippleError(f"Unknown device {name!r}; use cpu, cuda, cuda:N or auto.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RippleError(f"Device {name!r} was asked for, but this machine has no usable CUDA GPU.")
+    return device
