@@ -1,0 +1,103 @@
+"""Both ways of attending from branches equal a plain dense-mask attention."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ripple.models.attention import (
+    attend_branches_masked,
+    attend_branches_split,
+    attend_live,
+    visibility,
+)
+from ripple.models.forward import Forward
+
+S, N, R, G, W, D = 3, 20, 20, 4, 5, 8
+
+
+def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Softmax attention written out in float64; mask [S, rows, keys], True = visible."""
+    k, v = (x.double().repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    scores = (q.double() @ k.transpose(-1, -2)) / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~mask[:, None], float("-inf"))
+    return (torch.softmax(scores, dim=-1) @ v).float()
+
+
+def forward_with(
+    hidden: list[list[tuple[int, int]]], key_len: list[int], own_len: list[list[int]]
+) -> Forward:
+    """A Forward whose branch rows hide one range per branch."""
+    ranges = torch.tensor(hidden)[:, :, None].expand(S, G, W, 2).reshape(S, G * W, 2)
+    return Forward(
+        ids=torch.zeros(S, R + G * W, dtype=torch.long),
+        pos=torch.zeros(S, R + G * W, dtype=torch.long),
+        n_live=R,
+        branch_len=W,
+        n_keys=N,
+        key_len=torch.tensor(key_len),
+        hidden=ranges,
+        own_len=torch.tensor(own_len),
+        read=torch.zeros(0, dtype=torch.long),
+    )
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("split", [True, False])
+def test_branches_equal_the_dense_reference(kv_heads: int, split: bool) -> None:
+    torch.manual_seed(kv_heads)
+    q = torch.randn(S, 4, G * W, D)
+    k, v = torch.randn(2, S, kv_heads, N, D)
+    k_own, v_own = torch.randn(2, S, kv_heads, G * W, D)
+    key_len = [20, 13, 9]
+    hidden = [[(4, 9)] * G, [(0, 5)] * G, [(8, 9), (2, 3), (0, 9), (5, 9)]]  # (0, 9): sees only itself
+    own_len = [[5, 5, 5, 5], [3, 5, 1, 2], [5, 4, 5, 5]]
+    fwd = forward_with(hidden, key_len, own_len)
+    seen = visibility(fwd, split)
+    args = (q, k, v, k_own, v_own, seen)
+    out = attend_branches_split(*args, W) if split else attend_branches_masked(*args)
+
+    mask = torch.zeros(S, G * W, N + G * W, dtype=torch.bool)
+    for s in range(S):
+        for row in range(G * W):
+            g = row // W
+            for n in range(key_len[s]):
+                lo, hi = hidden[s][g]
+                mask[s, row, n] = not lo <= n < hi
+            mask[s, row, N + g * W : N + g * W + own_len[s][g]] = True
+    expected = dense(q, torch.cat([k, k_own], 2), torch.cat([v, v_own], 2), mask)
+    torch.testing.assert_close(out, expected, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_live_rows_see_exactly_their_own_canvas(kv_heads: int) -> None:
+    torch.manual_seed(0)
+    q = torch.randn(S, 4, R, D)
+    k, v = torch.randn(2, S, kv_heads, N, D)
+    key_len = [20, 13, 1]
+    fwd = forward_with([[(0, 0)] * G] * S, key_len, [[W] * G] * S)
+    out = attend_live(q, k, v, visibility(fwd, True))
+    mask = torch.arange(N) < torch.tensor(key_len)[:, None, None]
+    torch.testing.assert_close(out, dense(q, k, v, mask.expand(S, R, N)), atol=2e-6, rtol=1e-5)
+
+
+def test_a_branch_cannot_hear_its_siblings() -> None:
+    torch.manual_seed(1)
+    q = torch.randn(S, 4, G * W, D)
+    k, v = torch.randn(2, S, 2, N, D)
+    k_own, v_own = torch.randn(2, S, 2, G * W, D)
+    fwd = forward_with([[(4, 9)] * G] * S, [N] * S, [[W] * G] * S)
+    for split in (True, False):
+        seen = visibility(fwd, split)
+
+        def run(k_rows: torch.Tensor, v_rows: torch.Tensor, seen=seen, split=split) -> torch.Tensor:
+            args = (q, k, v, k_rows, v_rows, seen)
+            return attend_branches_split(*args, W) if split else attend_branches_masked(*args)
+
+        before = run(k_own, v_own)
+        louder_k, louder_v = k_own.clone(), v_own.clone()
+        louder_k[:, :, :W] += 5
+        louder_v[:, :, :W] += 5
+        after = run(louder_k, louder_v)
+        assert not torch.equal(before[:, :, :W], after[:, :, :W])
+        torch.testing.assert_close(before[:, :, W:], after[:, :, W:])

@@ -1,0 +1,58 @@
+"""A model is a folder or a hub id; nothing here touches the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+
+from ripple.errors import RippleError
+from ripple.models.hub import resolve
+
+
+def test_an_existing_folder_is_returned_as_it_is(tmp_path, monkeypatch):
+    assert resolve(tmp_path) == tmp_path
+    assert resolve(str(tmp_path)) == tmp_path
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert resolve("owner/name") == Path("owner/name")
+
+
+def test_a_hub_id_is_fetched_without_code_or_pickles(tmp_path, monkeypatch):
+    asked = {}
+
+    def fetch(name, allow_patterns):
+        asked.update(name=name, patterns=allow_patterns)
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert resolve("GSAI-ML/LLaDA-8B-Instruct") == tmp_path
+    assert asked["name"] == "GSAI-ML/LLaDA-8B-Instruct"
+    assert set(asked["patterns"]) == {"*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"}
+
+
+def test_a_hub_that_cannot_be_reached_is_one_sentence(monkeypatch):
+    def fail(name, allow_patterns):
+        raise ConnectionError("line 1\nline 2")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(RippleError) as caught:
+        resolve("owner/name")
+    assert str(caught.value) == (
+        "owner/name is no folder here, is not in the local hub cache, and cannot be fetched from the hub "
+        "(ConnectionError)."
+    )
+
+
+@pytest.mark.parametrize("name", ["llada", "./missing", "/missing/folder", "a/b/c", "", "owner/../x"])
+def test_what_is_neither_folder_nor_hub_id_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RippleError, match="neither an existing folder nor a hub id"):
+        resolve(name)
+
+
+def test_a_file_is_not_a_model(tmp_path):
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(RippleError, match="is a file"):
+        resolve(tmp_path / "model.safetensors")
