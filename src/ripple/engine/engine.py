@@ -18,7 +18,7 @@ from ripple.caches import Cache
 from ripple.caches import cache as cache_named
 from ripple.decoders import RPS, Decoder
 from ripple.decoders import decoder as decoder_named
-from ripple.engine.hear import Heard, reduce_tick
+from ripple.engine.hear import reduce_tick
 from ripple.engine.plan import Reading, assemble, assign_rows, group
 from ripple.engine.prompts import Prompt, many_prompts, token_ids
 from ripple.engine.result import Settings
@@ -142,7 +142,9 @@ class Engine:
         if asking:
             start = time.perf_counter()
             readings = [session.plan() for session in asking]
-            heard = self._look(asking, readings)
+            hidden = self.hidden_states(readings)
+            sampling = self._sampling(asking, readings, len(hidden))
+            heard = reduce_tick(self.model, hidden, asking, readings, sampling)
             seconds = time.perf_counter() - start
             for session, reading in zip(asking, readings, strict=True):
                 if heard.is_finite(reading):
@@ -151,20 +153,14 @@ class Engine:
                     session.fail("the model returned logits that are not finite (NaN or infinity)")
         self._retire()
 
-    @torch.inference_mode()
-    def _look(self, asking: list[Session], readings: list[Reading]) -> Heard:
-        """Run the forwards of one tick and bring their statistics to the host in one copy."""
-        model, device = self.model, self.model.device
+    def hidden_states(self, readings: Sequence[Reading]) -> torch.Tensor:
+        """Run everything that was laid out in as few forwards as padding allows; give each draft its rows."""
+        model = self.model
         strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
         groups = group(list(strips.values()))
         reads = assign_rows(groups, readings, model.config.logit_shift)
-        hidden = torch.cat(
-            [
-                model.hidden(assemble(of, read, device), self._store)
-                for of, read in zip(groups, reads, strict=True)
-            ]
-        )
-        return reduce_tick(model, hidden, asking, readings, self._sampling(asking, readings, len(hidden)))
+        forwards = (assemble(of, read, model.device) for of, read in zip(groups, reads, strict=True))
+        return torch.cat([model.hidden(forward, self._store) for forward in forwards])
 
     def _sampling(self, asking: list[Session], readings: list[Reading], n: int) -> Sampling | None:
         """Return each row's temperature and uniform number, drawn per request, forward and position."""
@@ -186,7 +182,7 @@ class Engine:
 
     def _session(self, prompt: Any, settings: Settings) -> Session:
         """Check a prompt at the border and make it a request."""
-        ids = token_ids(prompt, self.text, self.model.config.vocab_size)
+        ids = token_ids(prompt, self.text, self.model.config)
         config = self.model.config
         if len(ids) + settings.length > config.max_positions:
             raise RippleError(

@@ -54,6 +54,7 @@ class Heard:
         return Look(draft.pos, s.token[at], s.p[at], s.entropy[at], s.top_token[at], s.top_p[at], kl)
 
 
+@torch.inference_mode()
 def reduce_tick(
     model: Transformer, hidden: torch.Tensor, asking: list[Session], readings: list[Reading],
     sampling: Sampling | None,

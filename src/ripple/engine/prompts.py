@@ -8,6 +8,7 @@ import numpy as np
 
 from ripple.canvas import Ints
 from ripple.errors import RippleError
+from ripple.models.records import ModelConfig
 from ripple.text import Text
 
 Prompt = str | list[int] | list[dict[str, str]]
@@ -25,7 +26,7 @@ def many_prompts(prompts: Any) -> list[Any] | None:
     return list(prompts) if isinstance(first, str | list | tuple) else None
 
 
-def token_ids(prompt: Any, text: Text | None, vocab_size: int) -> Ints:
+def token_ids(prompt: Any, text: Text | None, config: ModelConfig) -> Ints:
     """Return the prompt's token ids, or raise one sentence that says what is wrong with it."""
     if isinstance(prompt, str) or (
         isinstance(prompt, list | tuple) and prompt and isinstance(prompt[0], dict)
@@ -40,6 +41,8 @@ def token_ids(prompt: Any, text: Text | None, vocab_size: int) -> Ints:
     for token in ids:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             raise RippleError(f"Token ids must be whole numbers, got {token!r}.")
-        if not 0 <= token < vocab_size:
-            raise RippleError(f"Token id {token} is outside the vocabulary of {vocab_size}.")
+        if not 0 <= token < config.vocab_size:
+            raise RippleError(f"Token id {token} is outside the vocabulary of {config.vocab_size}.")
+        if token == config.mask_id:
+            raise RippleError("The prompt contains the mask token; only the response is decoded.")
     return np.array(ids, dtype=np.int64)

@@ -36,7 +36,6 @@ class Session:
         self.conversation = settings.decoder.decode(self.canvas)
         self.wants = settings.decoder.wants
         self.ask: Ask | None = None
-        self.reading: Reading | None = None
         self.nfe_normal = self.nfe_lookahead = self.rows = 0
         self.events: list[Event] = []
         self.listens = settings.trace
@@ -121,23 +120,30 @@ class Session:
         """Whether this request keeps keys between forwards."""
         return self.settings.cache.name != "none"
 
-    def plan(self) -> Reading:
-        """Lay the current ask out as strips, opening or refreshing the cache when it is due."""
+    @property
+    def opens(self) -> bool:
+        """Whether the pending ask recomputes everything and leaves its keys: a new block, or a refresh is due."""
         assert self.ask is not None
-        window, cache, lead = self.ask.window, self.settings.cache, self.config.logit_shift
-        n = len(self.canvas.ids)
-        due = cache.refresh is not None and self._since_refresh >= cache.refresh
-        opens = self.is_cached and (window != self._opened or due)
-        if opens:
-            self._opened, self._since_refresh = window, 0
+        due = self.settings.cache.refresh is not None and self._since_refresh >= self.settings.cache.refresh
+        return self.is_cached and (self.ask.window != self._opened or due)
+
+    def plan(self) -> Reading:
+        """Lay the pending ask out as strips, and note what that does to the cache."""
+        assert self.ask is not None
+        reading = self.lay_out(self.settings.lookahead == "packed")
+        if self.opens:
+            self._opened, self._since_refresh = self.ask.window, 0
         self._since_refresh += 1
+        return reading
+
+    def lay_out(self, packed: bool) -> Reading:
+        """Lay the pending ask out with packed or with exact branches."""
+        assert self.ask is not None
+        lead, n, opens = self.config.logit_shift, len(self.canvas.ids), self.opens
         frozen = self.is_cached and not opens
-        live = cache.live(n, window, lead) if frozen else range(n)
-        self.reading = lay_out(
-            self.canvas, self.ask, live, lead, self.settings.lookahead == "packed",
-            slot=self.slot if frozen else None, keeps=self.slot if opens else None,
-        )  # fmt: skip
-        return self.reading
+        live = self.settings.cache.live(n, self.ask.window, lead) if frozen else range(n)
+        slot, keeps = (self.slot if frozen else None), (self.slot if opens else None)
+        return lay_out(self.canvas, self.ask, live, lead, packed, slot, keeps)
 
     def _first_by_force(self, ask: Ask, answer: Answer) -> bool:
         """Commit a block's first token and nothing else, as Fast-dLLM's cached Dream does, when asked to."""

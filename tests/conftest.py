@@ -1,0 +1,50 @@
+"""Small random checkpoints in released format, one per family, shared by the whole session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import ripple
+from ripple.models.random import write_random_checkpoint
+
+FAMILIES = ("llada", "dream")
+SMALL = {"vocab_size": 64, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 64}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two test workers share two cores; more threads than that only spin."""
+    torch.set_num_threads(1)
+    yield
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Checkpoint folders by family; Dream has grouped queries."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    return {
+        "llada": write_random_checkpoint(root / "llada", "llada", seed=3, **SMALL),
+        "dream": write_random_checkpoint(root / "dream", "dream", seed=5, n_kv_heads=2, **SMALL),
+    }
+
+
+@pytest.fixture(scope="session")
+def engines(folders: dict[str, Path]) -> dict[str, ripple.Engine]:
+    """Engines in fp32 on the CPU, by family."""
+    return {family: ripple.load(folder, device="cpu", dtype="float32") for family, folder in folders.items()}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    """Run the test for both model families."""
+    return str(request.param)
+
+
+@pytest.fixture
+def engine(engines: dict[str, ripple.Engine], family: str) -> ripple.Engine:
+    """The engine of the family at hand."""
+    return engines[family]
