@@ -155,10 +155,10 @@ class RPS(Decoder):
         """Score [MASK] first, then each candidate (Eq. 4)."""
         at_pivot = anchor.pos == i_star
         branches = answer.branches[int(self.anchor == "packed") :]
-        mean_entropy = [anchor.entropy[~at_pivot].mean(dtype=np.float64)]
-        mean_entropy += [branch.entropy.mean(dtype=np.float64) for branch in branches]
+        entropies = np.array([anchor.entropy[~at_pivot], *(branch.entropy for branch in branches)])
+        mean_entropy = entropies.mean(axis=1, dtype=np.float64)  # H̄_c over M without i*
         plausibility = np.concatenate([anchor.top_p[at_pivot, 0], answer.probes]).astype(np.float64)  # a_c
-        return score(np.array(mean_entropy), plausibility, self.lam)
+        return score(mean_entropy, plausibility, self.lam)
 
 
 def truncated_entropy(top_p: Doubles) -> Doubles:

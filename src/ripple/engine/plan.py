@@ -28,7 +28,7 @@ class Branch:
 
     ids: Ints  # [w]
     start: int  # position of the first row
-    hidden: tuple[Ints, Ints]  # [w] each: keys in [lo, hi) are invisible to the row
+    hidden: tuple[int | Ints, int | Ints]  # keys in [lo, hi) are invisible, to all rows or [w] to each
 
 
 @dataclass(slots=True)
@@ -82,8 +82,12 @@ def lay_out(
     masked = canvas.masked(window)
 
     branches = []
+    still_open: dict[tuple[int, ...], Ints] = {}  # RPS edits one position in many ways
     for edits in ask.branches:
-        open_pos = masked[~np.isin(masked, [p for p, _ in edits])] if edits else masked
+        edited = tuple(p for p, _ in edits)
+        if edited not in still_open:
+            still_open[edited] = masked[~np.isin(masked, edited)] if edited else masked
+        open_pos = still_open[edited]
         if packed:
             base.branches.append(_branch(ids, window, edits, lead))
             branches.append(Draft(open_pos, base, len(base.branches) - 1))
@@ -110,8 +114,7 @@ def _branch(ids: Ints, window: Window, edits: Edits, lead: int) -> Branch:
     row = ids[start:stop].copy()
     for p, token in edits:
         row[p - start] = token
-    w = stop - start
-    return Branch(row, start, (np.full(w, start), np.full(w, stop)))
+    return Branch(row, start, (start, stop))
 
 
 def _shadow(window: Window, lead: int, mask_id: int) -> Branch:

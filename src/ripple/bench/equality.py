@@ -1,0 +1,108 @@
+"""Fast paths against slow ones on whatever device is at hand; fails loudly.
+
+The test suite proves these equalities on the CPU. This runs them where the suite does not: on a GPU, in fp32
+to rounding and in bf16 to its noise. Run: `ripple bench equality --device cuda`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ripple.caches import DualCache
+from ripple.decoders import Confidence, Lopa, decoder
+from ripple.engine.engine import Engine
+from ripple.engine.load import load
+from ripple.engine.plan import Reading
+from ripple.engine.result import Settings
+from ripple.engine.session import Session
+from ripple.errors import RippleError
+from ripple.models.random import write_random_checkpoint
+
+TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}  # |a - b| / |b|, random weights amplify rounding
+SIZES: dict[str, Any] = {
+    "vocab_size": 512,
+    "d_model": 256,
+    "n_layers": 4,
+    "n_heads": 4,
+    "d_ff": 512,
+    "seed": 1,
+}
+PROMPT = list(range(1, 40))
+
+
+def measure(device: str = "auto") -> dict[str, Any]:
+    """Run every check; return the relative differences, or raise naming the first that is too large."""
+    gaps: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for family, kv_heads in (("llada", 4), ("dream", 2)):
+            folder = write_random_checkpoint(Path(scratch) / family, family, n_kv_heads=kv_heads, **SIZES)
+            for dtype in TOLERANCE:
+                for name, gap in _gaps(load(folder, device=device, dtype=dtype)):
+                    gaps[f"{family} {dtype}: {name}"] = gap
+                    if not gap <= TOLERANCE[dtype]:
+                        raise RippleError(f"{family} in {dtype}: {name} differ by {gap:.3g} of their norm.")
+            _decode_alike(folder, device)
+    return {"bench": "equality", "device": str(device), "gaps": gaps}
+
+
+def _gaps(engine: Engine) -> Iterator[tuple[str, float]]:
+    """Yield each pair of paths and the relative difference of their logits."""
+    uncached = _lookahead(engine, Settings(Lopa(k=4), 64, 32))
+    engine.model.split_branches = True
+    by_split = _logits(engine, uncached.lay_out(packed=True))
+    engine.model.split_branches = False
+    by_mask = _logits(engine, uncached.lay_out(packed=True))
+    yield "split and masked branches", _largest(by_split, by_mask)
+    yield "base rows of a packed and of a plain forward", _gap(by_split[0], _plain(engine, uncached))
+    uncached.cancel()
+    frozen = _lookahead(engine, Settings(Lopa(k=4), 64, 32, DualCache()))
+    packed, exact = (_logits(engine, frozen.lay_out(packed=p)) for p in (True, False))
+    yield "packed and exact branches on a frozen context", _largest(packed, exact)
+    frozen.cancel()
+    engine.tick()
+
+
+def _lookahead(engine: Engine, settings: Settings) -> Session:
+    """Decode until a lookahead is pending that reuses keys where it can."""
+    session = engine.submit(PROMPT, settings)
+    while session.ask is None or not session.ask.branches or session.opens:
+        engine.tick()
+    return session
+
+
+def _plain(engine: Engine, session: Session) -> torch.Tensor:
+    """Return the base rows of the pending ask from a forward without branches."""
+    reading = session.lay_out(packed=True)
+    reading.base.strip.branches.clear()
+    return _logits(engine, Reading(reading.base, [], None, None))[0]
+
+
+def _logits(engine: Engine, reading: Reading) -> list[torch.Tensor]:
+    logits = engine.model.logits(engine.hidden_states([reading]))
+    return [logits[draft.rows].float() for draft in reading.drafts]
+
+
+def _largest(some: list[torch.Tensor], others: list[torch.Tensor]) -> float:
+    return max(_gap(a, b) for a, b in zip(some, others, strict=True))
+
+
+def _gap(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).norm() / b.norm())
+
+
+def _decode_alike(folder: Path, device: str) -> None:
+    """Check in fp32 that requests give the same tokens alone and in company, for every cache."""
+    engine = load(folder, device=device, dtype="float32")
+    prompts = [PROMPT[: 5 + 7 * i] for i in range(4)]
+    for method in (Confidence(), decoder("rps")):
+        for cache in ("none", "prefix", "dual"):
+            how: dict[str, Any] = {"decoder": method, "length": 64, "block": 32, "cache": cache}
+            together = [result.token_ids for result in engine.generate(prompts, **how)]
+            alone = [engine.generate(prompt, **how).token_ids for prompt in prompts]
+            if together != alone:
+                raise RippleError(f"{method.name} with cache {cache}: tokens differ alone and in company.")
