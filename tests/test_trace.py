@@ -44,7 +44,10 @@ def test_a_search_tells_candidates_scores_and_entropies(engine: ripple.Engine) -
         n = len(facts["token"])
         assert n >= 2 and len(facts["p"]) == len(facts["p_anchor"]) == n
         assert len(facts["score"]) == len(facts["mean_entropy"]) == n + 1
-        best = max(range(n + 1), key=lambda i, s=facts["score"]: (s[i], -i))
+        best = max(
+            (i for i in range(n + 1) if facts["score"][i] is not None),
+            key=lambda i, s=facts["score"]: (s[i], -i),
+        )
         assert facts["chosen"] == (best - 1 if best else None)
     pivots = [e.data for e in result.trace if e.kind == "commit" and e.data["cause"] == "pivot"]
     assert len(pivots) == sum(facts["chosen"] is not None for facts in searches)

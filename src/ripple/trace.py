@@ -31,7 +31,10 @@ def write_trace(path: str | Path, events: Iterable[Event]) -> None:
     try:
         with part.open("w", encoding="utf-8") as file:
             for event in events:
-                file.write(json.dumps({"event": event.kind, "t": round(event.t, 6), **event.data}) + "\n")
+                file.write(
+                    json.dumps({"event": event.kind, "t": round(event.t, 6), **event.data}, allow_nan=False)
+                    + "\n"
+                )
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -37,9 +37,12 @@ def _race(
     device: torch.device, dtype: torch.dtype, heads: int, kv_heads: int, g: int, s: int, n: int
 ) -> dict[str, float]:
     """Return the median milliseconds of one layer's branch attention, split and masked."""
-    q = torch.randn(s, heads, g * WINDOW, HEAD_DIM, device=device, dtype=dtype)
-    k, v = torch.randn(2, s, kv_heads, n, HEAD_DIM, device=device, dtype=dtype)
-    k_own, v_own = torch.randn(2, s, kv_heads, g * WINDOW, HEAD_DIM, device=device, dtype=dtype)
+
+    def new(n_heads: int, n_rows: int) -> torch.Tensor:
+        return torch.randn(s, n_heads, n_rows, HEAD_DIM, device=device, dtype=dtype)
+
+    q, k, v = new(heads, g * WINDOW), new(kv_heads, n), new(kv_heads, n)
+    k_own, v_own = new(kv_heads, g * WINDOW), new(kv_heads, g * WINDOW)
     ids = torch.zeros(s, n + g * WINDOW, dtype=torch.long, device=device)
     hidden = torch.tensor([n - 64, n - 32], device=device).expand(s, g * WINDOW, 2)
     fwd = Forward(ids, ids, n, WINDOW, n, None, hidden, None, ids[0, :0])

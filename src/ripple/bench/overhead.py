@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ripple.decoders import decoder
 from ripple.engine.engine import Engine
 from ripple.engine.load import load
@@ -36,6 +38,8 @@ def measure(folder: Path | None = None, length: int = 128) -> dict[str, Any]:
 def _measure(engine: Engine, length: int) -> dict[str, Any]:
     clock = _Clock()
     clock.watch(engine)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on a shared machine a second thread mostly waits, and its waiting is not ours
     rows = {}
     for name in DECODERS:
         settings = Settings(decoder(name), length=length, block=32)
@@ -54,6 +58,7 @@ def _measure(engine: Engine, length: int) -> dict[str, Any]:
             "model_ms": round(statistics.median(model_ms), 3),
             "overhead_ms": round(statistics.median(beside_ms), 3),
         }
+    torch.set_num_threads(threads)
     return {"bench": "overhead", "batch": 1, "length": length, "decoders": rows}
 
 

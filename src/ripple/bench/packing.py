@@ -9,16 +9,33 @@ Run: `ripple bench packing`.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from ripple.caches import CACHES, cache
+from ripple.decoders import RPS
 from ripple.engine.engine import Engine
+from ripple.engine.load import load
 from ripple.engine.plan import Reading
 from ripple.engine.prompts import Prompt
 from ripple.engine.result import Settings
 from ripple.engine.session import Session
 from ripple.engine.stats import log_probs
+from ripple.models.random import write_random_checkpoint
+
+
+def measure(folder: Path | None = None, length: int = 64) -> dict[str, Any]:
+    """Decode one prompt with RPS under every cache and report the KL of its lookaheads."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            return measure(write_random_checkpoint(Path(scratch), vocab_size=512), length)
+    engine = load(folder, device="cpu", dtype="float32")
+    prompt = list(range(1, 33))
+    rows = {name: packing_kl(engine, prompt, Settings(RPS(), length, cache=cache(name))) for name in CACHES}
+    return {"bench": "packing", "length": length, "caches": rows}
 
 
 def packing_kl(engine: Engine, prompt: Prompt, settings: Settings) -> dict[str, Any]:
@@ -32,8 +49,6 @@ def packing_kl(engine: Engine, prompt: Prompt, settings: Settings) -> dict[str, 
         engine.tick()
     rows = torch.cat(kls) if kls else torch.zeros(0)
     return {
-        "bench": "packing",
-        "cache": settings.cache.name,
         "lookaheads": session.nfe_lookahead,
         "rows": len(rows),
         "kl_mean": float(rows.mean()) if len(rows) else None,

@@ -100,7 +100,7 @@ class RPS(Decoder):
                 anchor = answer.branches[0] if n_anchor else answer.base
                 scores = self._scores(answer, anchor, i_star)
                 best = int(np.argmax(scores))  # [MASK] comes first: a token must score strictly higher
-                canvas.note("search", partial(_facts, look, pivot, tokens, answer, scores))
+                canvas.note("search", partial(_facts, look, pivot, tokens, answer, anchor, scores))
                 if best:
                     follows = n_anchor + best
                     place(
@@ -175,22 +175,24 @@ def score(mean_entropy: Doubles, plausibility: Doubles, lam: float) -> Doubles:
         return lam * np.log(plausibility) - mean_entropy
 
 
-def _facts(look: Look, pivot: int, tokens: Ints, answer: Answer, scores: Doubles) -> dict[str, Any]:
+def _facts(
+    look: Look, pivot: int, tokens: Ints, answer: Answer, anchor: Look, scores: Doubles
+) -> dict[str, Any]:
     """Return what the trace says of one search; index 0 of score and entropy is [MASK]."""
     i_star = int(look.pos[pivot])
-    base, branches = answer.base, answer.branches[len(answer.branches) - len(tokens) :]
-    rest = base.pos != i_star
+    branches = answer.branches[len(answer.branches) - len(tokens) :]
+    rest = anchor.pos != i_star
     return {
         "pivot": i_star,
         "entropy_before": float(look.entropy[pivot]),
         "token": tokens.tolist(),
         "p": look.top_p[pivot, : len(tokens)].tolist(),
         "p_anchor": answer.probes.tolist(),
-        "p_anchor_max": float(base.top_p[~rest, 0][0]),
+        "p_anchor_max": float(anchor.top_p[~rest, 0][0]),
         "mean_entropy": [
-            float(base.entropy[rest].mean()),
+            float(anchor.entropy[rest].mean()),
             *(float(b.entropy.mean()) for b in branches),
         ],
-        "score": scores.tolist(),
+        "score": [s if np.isfinite(s) else None for s in scores.tolist()],  # JSON knows no infinity
         "chosen": best - 1 if (best := int(np.argmax(scores))) else None,
     }

@@ -122,7 +122,7 @@ class Session:
 
     @property
     def opens(self) -> bool:
-        """Whether the pending ask recomputes everything and leaves its keys: a new block, or a refresh is due."""
+        """Whether the pending ask recomputes everything and leaves its keys: a new block, or a refresh."""
         assert self.ask is not None
         due = self.settings.cache.refresh is not None and self._since_refresh >= self.settings.cache.refresh
         return self.is_cached and (self.ask.window != self._opened or due)

@@ -52,12 +52,9 @@ def reduce_rows(logp: Tensor, k: int, sampling: Sampling | None = None) -> Tenso
     """Reduce [n, V] to [n, 2k + 4]: token, p, entropy, finite, k tokens, k probabilities."""
     p = logp.exp()
     entropy = -(p * logp).sum(dim=-1)
-    if k == 1:
-        top_token = logp.argmax(dim=-1, keepdim=True)  # the first index on ties
-        top_p = p.gather(1, top_token)
-    else:
-        top_p, top_token = _top(p, k)
-    token, p_token = top_token[:, :1], top_p[:, :1]
+    token = p.argmax(dim=-1, keepdim=True)  # the first index on ties
+    p_token = p.gather(1, token)
+    top_token, top_p = (token, p_token) if k == 1 else _top(p, k, token)
     if sampling is not None:
         token, p_token = _sample(logp, p, token, p_token, sampling)
     finite = torch.isfinite(entropy)
@@ -81,12 +78,14 @@ def kl_to(logp: Tensor, log_before: Tensor) -> tuple[Tensor, Tensor]:
     return (p * (log_now - log_before)).sum(dim=-1), log_now
 
 
-def _top(p: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest, ties in order of token id (topk alone leaves their order open)."""
+def _top(p: Tensor, k: int, best: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the k largest, `best` first and ties in order of token id (topk alone leaves their order open)."""
     value, token = p.topk(k, dim=-1)
     token, order = token.sort(dim=-1)
     value, order = value.gather(1, order).sort(dim=-1, descending=True, stable=True)
-    return value, token.gather(1, order)
+    token = token.gather(1, order)
+    token[:, :1] = best  # differs only when more than k tokens tie for the first place
+    return token, value
 
 
 def _sample(

@@ -1,0 +1,80 @@
+"""`ripple bench`: small measurements of the engine itself."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ripple.cli.console import console, print_json
+from ripple.errors import RippleError, unknown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HELP = "measure the engine: overhead, loading memory, packing error, equality of fast paths"
+BENCHES = {
+    "overhead": "ripple.bench.overhead",
+    "load-memory": "ripple.bench.load_memory",
+    "packing": "ripple.bench.packing",
+    "equality": "ripple.bench.equality",
+    "branches": "ripple.bench.branches",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `ripple bench`."""
+    parser.add_argument("bench", metavar="BENCH", help=" | ".join(BENCHES))
+    parser.add_argument("folder", nargs="?", type=Path, help="a checkpoint; a random one when left out")
+    parser.add_argument("--length", type=int, help="response positions, at least one block of 32")
+    parser.add_argument("--device", help="cpu, cuda or auto")
+    parser.add_argument("--json", action="store_true", help="print one JSON line")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one benchmark and print its numbers."""
+    if args.bench not in BENCHES:
+        raise unknown("benchmark", args.bench, BENCHES)
+    measure = importlib.import_module(BENCHES[args.bench]).measure
+    given = {
+        name: value for name in ("folder", "length", "device") if (value := getattr(args, name)) is not None
+    }
+    for name in given:
+        if name not in inspect.signature(measure).parameters:
+            raise RippleError(f"Benchmark {args.bench} takes no {name}.")
+    if given.get("length", 32) < 32:
+        raise RippleError(f"--length must be at least one block of 32, got {args.length}.")
+    if args.folder is not None and not args.folder.is_dir():
+        raise RippleError(f"Model folder {args.folder} does not exist.")
+    out = None if args.json else console()
+    found = measure(**given)
+    if out is None:
+        print_json(found)
+    else:
+        for table in _tables(args.bench, found):
+            out.print(table)
+    return 0
+
+
+def _tables(title: str, found: dict[str, Any]) -> Iterator[Table]:
+    """Yield one table of the plain numbers, and one of each table within."""
+    from rich.table import Table
+
+    plain = Table(title=title, title_justify="left", show_header=False)
+    for name, value in found.items():
+        if not isinstance(value, dict | list):
+            plain.add_row(name, str(value))
+    yield plain
+    for name, rows in found.items():
+        if isinstance(rows, list):
+            rows = {str(number): row for number, row in enumerate(rows)}
+        if isinstance(rows, dict) and rows:
+            rows = {label: row if isinstance(row, dict) else {"value": row} for label, row in rows.items()}
+            columns = list(next(iter(rows.values())))
+            table = Table(name, *columns)
+            for label, row in rows.items():
+                table.add_row(label, *(str(row[column]) for column in columns))
+            yield table

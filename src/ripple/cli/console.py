@@ -1,0 +1,31 @@
+"""Where output goes: rich tables for people, one JSON object for machines, remarks on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ripple.errors import RippleError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console() -> Console:
+    """Return a rich console on stdout, or say that rich is missing."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        raise RippleError("This view needs the package rich; install it, or use --json.") from None
+    return Console(highlight=False)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    print(json.dumps(value))
+
+
+def remark(sentence: str) -> None:
+    """Print a remark on stderr, away from the output."""
+    print(f"ripple: {sentence}", file=sys.stderr)
