@@ -89,6 +89,12 @@ def test_klass_needs_more_than_tau() -> None:
     assert klass_steps(ripple.Klass(tau=0.74), steps)[1] == ([1], "standard")
 
 
+def test_the_released_dream_rule_of_klass_is_a_named_switch() -> None:
+    steps = [look([0.5, 0.75], kl=[0, 0])] * 2
+    chosen = klass_steps(ripple.Klass(tau=0.75, stock_dream=True), steps)
+    assert chosen == [([1], "standard"), ([1], "standard")]
+
+
 rules = [cls() for cls in DECODERS.values() if issubclass(cls, Rule) and cls is not ripple.Klass]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def _race(
     hidden = torch.tensor([n - 64, n - 32], device=device).expand(s, g * WINDOW, 2)
     fwd = Forward(ids, ids, n, WINDOW, n, None, hidden, None, ids[0, :0])
     by_split, by_mask = visibility(fwd, True), visibility(fwd, False)
-    ways = {
+    ways: dict[str, Callable[[], torch.Tensor]] = {
         "split_ms": lambda: attend_branches_split(q, k, v, k_own, v_own, by_split, WINDOW),
         "masked_ms": lambda: attend_branches_masked(q, k, v, k_own, v_own, by_mask),
     }

@@ -35,6 +35,7 @@ class Klass(Rule):
     tau: float = 0.9  # τ, strict
     eps_kl: float = 0.01  # ε_KL, nats
     history: int = 2  # n, steps that must be stable
+    stock_dream: bool = False  # compatibility: the released Dream rule, P_max >= τ and no guard in new blocks
 
     def __post_init__(self) -> None:
         check_share(self, "tau")
@@ -62,6 +63,8 @@ class Klass(Rule):
             step = step + 1 if block == block_of else 0
             block_of = block
             is_stable = (kl_history[look.pos] < self.eps_kl).all(axis=1)
+            if self.stock_dream:
+                return qualified_or_best(is_stable & (look.p >= self.tau), look.p)
             may_be_stable = step >= self.history - 1  # enough looks inside this block
             return qualified_or_best(is_stable & may_be_stable & (look.p > self.tau), look.p)
 

@@ -1,0 +1,163 @@
+"""The network that is trained: a Llama-like block stack with the two released formats' flags.
+
+Weights are kept in fp32 and cast to the activation dtype in each forward (bf16 on a GPU). One layer is a
+pure function of tensors, so that torch.compile compiles it once per shape and not once per layer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What distinguishes one network from another."""
+
+    family: str  # "llada" | "dream"
+    d: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ff: int
+    rows: int = 2048
+    positions: int = 1024
+    theta: float = 10000.0
+
+    @property
+    def shift(self) -> int:
+        """Return 1 where row i predicts token i + 1."""
+        return 1 if self.family == "dream" else 0
+
+    @property
+    def bias(self) -> bool:
+        """Return whether queries, keys and values have biases."""
+        return self.family == "dream"
+
+    @property
+    def eps(self) -> float:
+        """Return the norm's epsilon."""
+        return 1e-5 if self.family == "llada" else 1e-6
+
+
+# 7.1M and 7.0M parameters: 14.2 and 13.9 MB in bf16.
+MODELS = {
+    "tiny-llada": Sizes("llada", d=256, layers=8, heads=8, kv_heads=8, ff=640),
+    "tiny-dream": Sizes("dream", d=256, layers=8, heads=8, kv_heads=4, ff=704),
+}
+SMOKE = {
+    "tiny-llada": Sizes("llada", d=64, layers=2, heads=4, kv_heads=4, ff=128),
+    "tiny-dream": Sizes("dream", d=64, layers=2, heads=4, kv_heads=2, ff=128),
+}
+# The roles of a layer's tensors; biases only where the family has them.
+MATRICES = ("q", "k", "v", "out", "gate", "up", "down")
+VECTORS = ("attn_norm", "mlp_norm")
+BIASES = ("q_bias", "k_bias", "v_bias")
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Normalise in fp32, cast back, then scale."""
+    y = x.float()
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
+    return y.to(x.dtype) * weight.to(x.dtype)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return (x.float() * cos + turned.float() * sin).to(x.dtype)
+
+
+def layer(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    w: dict[str, Tensor],
+    heads: int,
+    kv_heads: int,
+    eps: float,
+    causal: bool,
+) -> Tensor:
+    """Apply one block to [batch, positions, d]."""
+    batch, n, d = x.shape
+    size = d // heads
+    h = rms_norm(x, w["attn_norm"], eps)
+    qkv = torch.cat((w["q"], w["k"], w["v"])).to(x.dtype)
+    bias = torch.cat((w["q_bias"], w["k_bias"], w["v_bias"])).to(x.dtype) if "q_bias" in w else None
+    q, k, v = F.linear(h, qkv, bias).split((d, kv_heads * size, kv_heads * size), dim=-1)
+    q = _rotate(q.view(batch, n, heads, size).transpose(1, 2), cos, sin)
+    k = _rotate(k.view(batch, n, kv_heads, size).transpose(1, 2), cos, sin)
+    v = v.view(batch, n, kv_heads, size).transpose(1, 2)
+    if kv_heads != heads:
+        k = k.repeat_interleave(heads // kv_heads, dim=1)
+        v = v.repeat_interleave(heads // kv_heads, dim=1)
+    # No mask tensor: any mask moves attention off the flash kernel and halves the speed.
+    a = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    x = x + F.linear(a.transpose(1, 2).reshape(batch, n, d), w["out"].to(x.dtype))
+    h = rms_norm(x, w["mlp_norm"], eps)
+    gate, up = F.linear(h, torch.cat((w["gate"], w["up"])).to(x.dtype)).chunk(2, dim=-1)
+    return x + F.linear(F.silu(gate) * up, w["down"].to(x.dtype))
+
+
+class Network(nn.Module):
+    """Embedding, blocks, final norm and an untied head."""
+
+    def __init__(self, sizes: Sizes, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.dtype = dtype  # of activations
+        d, size = sizes.d, sizes.d // sizes.heads
+        kv = sizes.kv_heads * size
+        shapes = {
+            "q": (d, d), "k": (kv, d), "v": (kv, d), "out": (d, d),
+            "gate": (sizes.ff, d), "up": (sizes.ff, d), "down": (d, sizes.ff),
+        }  # fmt: skip
+        self.embed = nn.Parameter(torch.randn(sizes.rows, d) * 0.02)
+        self.head = nn.Parameter(torch.randn(sizes.rows, d) * 0.02)
+        self.norm = nn.Parameter(torch.ones(d))
+        self.blocks = nn.ModuleList()
+        depth = 1 / math.sqrt(2 * sizes.layers)
+        for _ in range(sizes.layers):
+            block = nn.ParameterDict()
+            for role in MATRICES:
+                scale = depth if role in ("out", "down") else 1.0
+                block[role] = nn.Parameter(torch.randn(shapes[role]) * scale / math.sqrt(shapes[role][1]))
+            for role in VECTORS:
+                block[role] = nn.Parameter(torch.ones(d))
+            for role in BIASES if sizes.bias else ():
+                block[role] = nn.Parameter(torch.zeros(shapes[role[0]][0]))
+            self.blocks.append(block)
+        angles = torch.outer(
+            torch.arange(sizes.positions).float(), sizes.theta ** (-torch.arange(0, size, 2).float() / size)
+        )
+        angles = torch.cat((angles, angles), dim=-1)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def hidden(
+        self, ids: Tensor, causal: bool = False, positions: Tensor | None = None, run: object = None
+    ) -> Tensor:
+        """Return the final, normalised hidden states of [batch, positions] ids."""
+        apply = layer if run is None else run
+        assert callable(apply)
+        s = self.sizes
+        x = F.embedding(ids, self.embed).to(self.dtype)
+        at = slice(0, ids.shape[1]) if positions is None else positions
+        cos, sin = self.cos[at], self.sin[at]
+        for block in self.blocks:
+            x = apply(x, cos, sin, dict(block.items()), s.heads, s.kv_heads, s.eps, causal)
+        return rms_norm(x, self.norm, s.eps)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of hidden states, in the activation dtype."""
+        return F.linear(hidden, self.head.to(hidden.dtype))
+
+
+def weighted_loss(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted mean cross-entropy; compiled apart from the model (together: a compiler bug)."""
+    loss = F.cross_entropy(logits.float(), target, reduction="none")
+    return (loss * weight).sum() / weight.sum().clamp(min=1.0)
