@@ -139,7 +139,7 @@ def test_bench(cli: Cli, monkeypatch: pytest.MonkeyPatch, checkpoint: Path) -> N
     assert json.loads(cli("bench", "load-memory", checkpoint, "--json").out) == {"ratio": 1.01}
     assert "model_ms" in cli("bench", "overhead").out
     assert "Did you mean 'overhead'?" in cli("bench", "overhed").err
-    assert "--length is for overhead" in cli("bench", "load-memory", "--length", 64).err
+    assert "Benchmark load-memory takes no length" in cli("bench", "load-memory", "--length", 64).err
     assert "does not exist" in cli("bench", "overhead", checkpoint / "no").err
 
 

@@ -24,8 +24,8 @@ def plain_forward(ids: torch.Tensor, n_read: int | None = None) -> Forward:
     """A forward over whole canvases [S, N], reading every row."""
     s, n = ids.shape
     return Forward(
-        ids=ids, pos=torch.arange(n).expand(s, n), n_live=n, branch_len=0, n_keys=n, key_len=None, hidden=None,
-        own_len=None, read=torch.arange(n_read or s * n),
+        ids=ids, pos=torch.arange(n).expand(s, n), n_live=n, branch_len=0, n_keys=n, key_len=None,
+        hidden=None, own_len=None, read=torch.arange(n_read or s * n),
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_bf16_logits_equal_the_released_numerics(checkpoint: Path) -> None:
     theirs = witness(checkpoint, torch.bfloat16)
     gap = (our_logits(model, ids) - witness_logits(theirs, ids)).abs().max().item()
     if model.config.rope_fp32:
-        # transformers rounds cos and sin to bf16, the released LLaDA code rotates in fp32: a gap of bf16 noise.
+        # transformers rounds cos and sin to bf16, LLaDA's released code rotates in fp32: a gap of bf16 noise
         exact, _ = load_model(checkpoint, "cpu", "float32", fused=False)
         noise = (our_logits(model, ids) - our_logits(exact, ids)).abs().max().item()
         assert 0 < gap <= 3 * noise

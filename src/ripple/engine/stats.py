@@ -79,7 +79,7 @@ def kl_to(logp: Tensor, log_before: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _top(p: Tensor, k: int, best: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the k largest, `best` first and ties in order of token id (topk alone leaves their order open)."""
+    """Return the k largest, `best` first, ties in order of token id (topk alone leaves their order open)."""
     value, token = p.topk(k, dim=-1)
     token, order = token.sort(dim=-1)
     value, order = value.gather(1, order).sort(dim=-1, descending=True, stable=True)
