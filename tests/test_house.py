@@ -24,10 +24,11 @@ ROOMS: dict[str, set[str]] = {
     "engine": {"torch", "numpy", "canvas", "look", "trace", "caches", "decoders", "models", "text", "errors"},
     "tasks": {"errors"},
     "view": {"rich", "trace", "errors"},
-    "bench": {"torch", "caches", "decoders", "engine", "models", "errors"},
+    "analysis": {"matplotlib", "errors"},
+    "bench": {"torch", "caches", "decoders", "engine", "models", "tasks", "analysis", "errors"},
     "cli": {"rich", "*"},
 }
-NO_TORCH = ("errors", "canvas", "look", "trace", "caches", "decoders", "tasks", "view")
+NO_TORCH = ("errors", "canvas", "look", "trace", "caches", "decoders", "tasks", "view", "analysis")
 
 
 def modules() -> list[Path]:

@@ -6,6 +6,7 @@ and are the only ones that need rich. `ripple view` replays them.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ CAUSES = {  # cause of a commit -> its colour
     "revoked": "red",
 }
 MASK, MASK_AHEAD = "▒", "░"  # in the block being decoded, and beyond it
+_SPECIAL = re.compile(r"<\|\w+\|>")  # end tokens and the like, which fill the rest of a canvas
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\x1b": "␛"}
 
 Pieces = Callable[[int], str]
@@ -215,7 +217,7 @@ def draw_cells(frame: Frame) -> Text:
             sign = MASK if start <= i < stop else MASK_AHEAD
             text.append(sign, colour + fresh if cell.cause else "bright_black")
         else:
-            text.append(visible(cell.piece), colour + fresh)
+            text.append("∎" if _SPECIAL.fullmatch(cell.piece) else visible(cell.piece), colour + fresh)
     return text
 
 

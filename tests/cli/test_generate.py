@@ -76,7 +76,7 @@ def test_bad_model(cli: Cli, tmp_path: Path) -> None:
 def test_without_a_model_it_says_so(cli: Cli) -> None:
     done = cli("generate", "hi", "--length", 8, "--json")
     assert done.code == 0 and len(json.loads(done.out)["token_ids"]) == 8
-    assert "no --model was given" in done.err and "random" in done.err
+    assert "no --model was given" in done.err and "embedded" in done.err
 
 
 def test_trace_is_written_whole(generate: Cli, tmp_path: Path) -> None:
@@ -120,11 +120,12 @@ def test_first_difference() -> None:
 
 
 def test_demo_prints_a_table_and_what_is_next(cli: Cli) -> None:
-    done = cli("demo", "--length", 32)
-    assert done.code == 0 and "small random model" in done.out and "Where to go next" in done.out
-    assert all(name in done.out for name in ("default", "confidence", "lopa", "rps"))
-    found = json.loads(cli("demo", "--length", 32, "--json").out)
-    assert found["random_model"] is True and found["rows"][0]["nfe"] == 32
+    done = cli("demo", "--length", 32, "--per-family", 1)
+    assert done.code == 0 and "Where to go next" in done.out
+    assert all(name in done.out for name in ("default", "confidence", "lopa", "rps", "words", "programs"))
+    found = json.loads(cli("demo", "--length", 32, "--per-family", 1, "--json").out)
+    assert found["rows"][0]["nfe"] == 32 and found["rows"][0]["problems"] == 4
+    assert found["rows"][3]["nfe_speedup"] > found["rows"][1]["nfe_speedup"] > 1
 
 
 def test_bench(cli: Cli, monkeypatch: pytest.MonkeyPatch, checkpoint: Path) -> None:

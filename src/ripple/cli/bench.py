@@ -15,14 +15,16 @@ from ripple.errors import RippleError, unknown
 if TYPE_CHECKING:
     from rich.table import Table
 
-HELP = "measure the engine: overhead, loading memory, packing error, equality of fast paths"
+HELP = "measure decoders on the generated tasks, and the engine itself"
 BENCHES = {
     "overhead": "ripple.bench.overhead",
     "load-memory": "ripple.bench.load_memory",
     "packing": "ripple.bench.packing",
     "equality": "ripple.bench.equality",
     "branches": "ripple.bench.branches",
+    "decoders": "ripple.bench.decoders",
 }
+OPTIONS = ("folder", "length", "device", "models", "families", "caches", "items", "workers", "sweeps", "out")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, help="a checkpoint; a random one when left out")
     parser.add_argument("--length", type=int, help="response positions, at least one block of 32")
     parser.add_argument("--device", help="cpu, cuda or auto")
+    many = parser.add_argument_group("decoders: every decoder on the generated tasks")
+    many.add_argument("--models", help="embedded names, folders or hub ids, joined by commas")
+    many.add_argument("--families", help="task families, joined by commas")
+    many.add_argument("--caches", help="caches, joined by commas")
+    many.add_argument("--items", type=int, help="test items per family (1000 on a GPU, 4 on a CPU)")
+    many.add_argument("--workers", type=int, help="processes that share the device")
+    many.add_argument("--sweeps", action="store_true", default=None, help="all settings, not one per decoder")
+    many.add_argument("--out", type=Path, help="result lines; a run goes on where the file ends")
     parser.add_argument("--json", action="store_true", help="print one JSON line")
 
 
@@ -39,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.bench not in BENCHES:
         raise unknown("benchmark", args.bench, BENCHES)
     measure = importlib.import_module(BENCHES[args.bench]).measure
-    given = {
-        name: value for name in ("folder", "length", "device") if (value := getattr(args, name)) is not None
-    }
+    given = {name: value for name in OPTIONS if (value := getattr(args, name)) is not None}
     for name in given:
         if name not in inspect.signature(measure).parameters:
             raise RippleError(f"Benchmark {args.bench} takes no {name}.")

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def console() -> Console:
-    """Return a rich console on stdout, or say that rich is missing."""
+def console(record: bool = False) -> Console:
+    """Return a rich console on stdout, or say that rich is missing; a recorded one can be saved."""
     try:
         from rich.console import Console
     except ImportError:
         raise RippleError("This view needs the package rich; install it, or use --json.") from None
+    if record:
+        return Console(highlight=False, record=True, width=112, force_terminal=True)
     return Console(highlight=False)
 
 

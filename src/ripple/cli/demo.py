@@ -1,83 +1,185 @@
-"""`ripple demo`: four decoders race on one prompt, without a download.
+"""`ripple demo`: four decoders race on a few problems of each family, and their answers are checked.
 
-No trained model is embedded yet, so the demo writes a small random one and says so.
+Each decoder decodes undisturbed; the race is a replay of what happened, slowed down and drawn side by side.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ripple.cli import options
-from ripple.cli.compare import DECODERS, Row, draw_rows, rows
 from ripple.cli.console import console, print_json
-from ripple.cli.live import race
-from ripple.cli.running import RANDOM_MODEL, decode, open_engine, warm_up
-from ripple.engine.result import Result
+from ripple.cli.live import photo_finish, race
+from ripple.cli.running import decode, default_model, open_engine, warm_up
+from ripple.decoders import Decoder
+from ripple.engine.result import Result, Settings
+from ripple.errors import RippleError
+from ripple.tasks import TASKS, get_task
+from ripple.tasks.base import Item
 from ripple.view import frames
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-HELP = "watch four decoders race on one prompt"
-PROMPT = "What is 7 * 8?"
-LENGTH = 96
-RACE_SECONDS = 5.0
+    from ripple.engine.engine import Engine
+
+HELP = "watch four decoders race on small problems and check their answers"
+DECODERS = ("default", "confidence", "lopa", "rps")
+LENGTH, PER_FAMILY = 128, 2
+RACE_SECONDS = 3.5
 NEXT = (
-    ("ripple generate --watch 'Once upon a time'", "watch one prompt being decoded"),
-    ("ripple compare --model GSAI-ML/LLaDA-8B-Instruct --chat '...'", "the same table, a real model"),
+    ("ripple bench decoders", "every decoder on these tasks, with intervals"),
+    ("ripple tasks show words", "samples of the problems, to paste into `ripple generate --watch`"),
+    ("ripple compare --model GSAI-ML/LLaDA-8B-Instruct --chat '...'", "the same on a large model"),
     ("ripple decoders", "every decoder and its settings"),
-    ("ripple view trace.jsonl", "replay what `ripple generate --trace trace.jsonl` wrote"),
 )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one decoder did over all problems; speed-ups are over the first decoder."""
+
+    decoder: str
+    solved: int
+    problems: int
+    nfe: float  # mean forwards per problem
+    nfe_speedup: float
+    seconds: float  # mean per problem, one at a time
+    time_speedup: float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `ripple demo`."""
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", default=PROMPT, help=f"default: {PROMPT!r}")
-    parser.add_argument("--quiet", action="store_true", help="no live view, only the table")
+    parser.add_argument("--quiet", action="store_true", help="no replay, only the table")
     parser.add_argument("--length", type=int, default=LENGTH, help=f"response positions (default {LENGTH})")
+    parser.add_argument(
+        "--per-family",
+        type=int,
+        default=PER_FAMILY,
+        metavar="N",
+        help=f"problems each (default {PER_FAMILY})",
+    )
+    parser.add_argument("--families", default=",".join(TASKS), metavar="LIST", help="default: all four")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also save what is shown as a picture")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options.add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode with each decoder undisturbed, then replay all of them side by side."""
+    """Decode, replay, check, and close with the table."""
+    if args.per_family < 1:
+        raise RippleError(f"--per-family must be at least 1, got {args.per_family}.")
     table = options.gather(args)
-    is_random = table.get("model") is None
-    out = None if args.json else console()
-    if out is not None:
-        _introduce(out, args.prompt, is_random)
-    names = DECODERS.split(",")
-    every = [options.settings(table, options.build(name), trace=True) for name in names]
-    with open_engine(table, say_random=out is None) as engine:
-        warm_up(engine, args.prompt, every[0])
-        results: list[Result] = [decode(engine, args.prompt, settings) for settings in every]
-    found = rows(names, results)
+    families = [get_task(name) for name in args.families.split(",")]
+    out = None if args.json else console(record=args.svg is not None)
+    use = [options.build(_preset(name, str(table.get("model", default_model())))) for name in DECODERS]
+    every = [options.settings(table, decoder, trace=True) for decoder in use]
+    solved = [0] * len(use)
+    results: list[list[Result]] = [[] for _ in use]
+    with open_engine(table, say=out is None) as engine:
+        if out is not None:
+            out.print(
+                f"[bold]ripple[/bold] decodes {args.per_family} problems of each family with four decoders."
+            )
+        warm_up(engine, "Question:", every[0])
+        for task in families:
+            for number, item in enumerate(task.test_items(args.per_family)):
+                found = _decode_all(
+                    engine, item, every, out, f"{task.name} {number + 1} of {args.per_family}"
+                )
+                right = [task.score(item, result.text) for result in found]
+                for i, result in enumerate(found):
+                    results[i].append(result)
+                    solved[i] += right[i]
+                if out is not None and number == 0:
+                    _show(out, task.name, item, use, found, right, args.quiet)
+    rows = _rows(use, results, solved)
     if out is None:
-        print_json({"random_model": is_random, "rows": [asdict(row) for row in found]})
-        return 0
-    if out.is_terminal and not args.quiet:
-        lanes = [(name, frames(result.trace or [])) for name, result in zip(names, results, strict=True)]
-        race(out, lanes, RACE_SECONDS)
-    _conclude(out, found, is_random)
+        print_json({"rows": [asdict(row) for row in rows]})
+    else:
+        _conclude(out, rows)
+        if args.svg is not None:
+            out.save_svg(str(args.svg), title="ripple demo")
     return 0
 
 
-def _introduce(out: Console, prompt: str, is_random: bool) -> None:
+def _preset(name: str, model: str) -> str:
+    """Name the paper's setting of RPS for the model's family."""
+    return f"rps/{'dream' if 'dream' in model.lower() else 'llada'}" if name == "rps" else name
+
+
+def _decode_all(
+    engine: Engine, item: Item, every: Sequence[Settings], out: Console | None, what: str
+) -> list[Result]:
+    """Decode one problem with each decoder, showing which one is at work."""
+    found = []
+    for settings in every:
+        if out is None or out.record or not out.is_terminal:
+            found.append(decode(engine, item.prompt, settings))
+            continue
+        with out.status(f"{what}: {settings.decoder.name}"):
+            found.append(decode(engine, item.prompt, settings))
+    return found
+
+
+def _show(
+    out: Console, family: str, item: Item, use: Sequence[Decoder], found: Sequence[Result],
+    right: Sequence[bool], quiet: bool,
+) -> None:  # fmt: skip
+    """Replay one problem, or print its prompt and who solved it."""
     from rich.text import Text
 
-    out.print("[bold]ripple[/bold] decodes one prompt four times. The decoders differ, the model does not.")
-    if is_random:
-        out.print(RANDOM_MODEL, style="yellow")
-    out.print(Text("Prompt: ").append(prompt, "bold"))
+    out.rule(family)
+    out.print(Text(item.prompt.strip()))
+    lanes = [(d.name, frames(result.trace or [])) for d, result in zip(use, found, strict=True)]
+    if out.record:
+        out.print(photo_finish(out, lanes))
+    elif out.is_terminal and not quiet:
+        race(out, lanes, RACE_SECONDS)
+    verdict = Text()
+    for decoder, result, is_right in zip(use, found, right, strict=True):
+        verdict.append(
+            f"{decoder.name} {'✓' if is_right else '✗'} NFE {result.nfe}   ", "green" if is_right else "red"
+        )
+    out.print(verdict)
 
 
-def _conclude(out: Console, found: list[Row], is_random: bool) -> None:
+def _rows(use: Sequence[Decoder], results: Sequence[Sequence[Result]], solved: Sequence[int]) -> list[Row]:
+    n = len(results[0])
+    nfe = [sum(result.nfe for result in mine) / n for mine in results]
+    seconds = [sum(result.seconds for result in mine) / n for mine in results]
+    return [
+        Row(d.describe(), solved[i], n, nfe[i], nfe[0] / nfe[i], seconds[i], seconds[0] / seconds[i])
+        for i, d in enumerate(use)
+    ]
+
+
+def _conclude(out: Console, rows: Sequence[Row]) -> None:
     from rich.text import Text
 
-    out.print(draw_rows(found, with_text=not is_random))
+    out.print(_draw(rows))
     out.print("NFE counts the forwards that were waited for; speed-ups are over default.", style="dim")
     out.print("\nWhere to go next:")
     for command, what in NEXT:
         out.print(Text(f"  {command}", "bold").append(f"\n      {what}", "not bold dim"), soft_wrap=True)
+
+
+def _draw(rows: Sequence[Row]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("decoder", overflow="fold")
+    for name in ("solved", "NFE", "speed-up", "seconds", "speed-up"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.decoder, f"{row.solved}/{row.problems}", f"{row.nfe:.1f}", f"{row.nfe_speedup:.2f}x",
+            f"{row.seconds:.2f}", f"{row.time_speedup:.2f}x",
+        )  # fmt: skip
+    return table

@@ -73,6 +73,12 @@ def race(out: Console, lanes: Sequence[tuple[str, list[Frame]]], seconds: float)
             time.sleep(1 / FRAMES_PER_SECOND)
 
 
+def photo_finish(out: Console, lanes: Sequence[tuple[str, list[Frame]]]) -> RenderableType:
+    """Draw the race at the moment its winner is done."""
+    clock = min(frames[-1].t for _, frames in lanes if frames)
+    return _draw_race(out, lanes, clock, 1.0)
+
+
 def _draw_race(
     out: Console, lanes: Sequence[tuple[str, list[Frame]]], clock: float, stretch: float
 ) -> RenderableType:
@@ -105,10 +111,8 @@ def _draw_race(
         grid.add_column(ratio=1)
     for start in range(0, len(panels), n_columns):
         grid.add_row(*panels[start : start + n_columns])
-    pace = (
-        f"{stretch:.0f} times slower than it ran" if stretch >= 2 else f"at {1 / stretch:.1f} times its speed"
-    )
-    return Group(grid, draw_legend(), Text(f"{clock:.3f} s, replayed {pace}", style="dim"))
+    pace = f"replayed {stretch:.1f} times slower than it ran" if stretch > 1 else "as the first one is done"
+    return Group(grid, draw_legend(), Text(f"{clock:.3f} s, {pace}", style="dim"))
 
 
 def _n_lines(out: Console, frame: Frame, width: int) -> int:

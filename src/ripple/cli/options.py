@@ -30,7 +30,7 @@ class Key(NamedTuple):
 
 
 MODEL_KEYS = {
-    "model": Key(str, "checkpoint folder or hub id; a small random model when left out"),
+    "model": Key(str, "embedded name, checkpoint folder or hub id (default tiny-llada)"),
     "device": Key(str, "cpu, cuda, cuda:N or auto (default auto)"),
     "dtype": Key(str, "float32, bfloat16, float16 or auto (default auto)"),
 }

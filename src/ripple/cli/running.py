@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,32 +16,34 @@ if TYPE_CHECKING:
     from ripple.engine.prompts import Prompt
 
 Hear = Callable[[list[Event]], None]
-RANDOM_MODEL = "This is a small random model: its text is noise, its counts and times are real."
+
+
+def default_model() -> str:
+    """Return the embedded model that is used when none is named."""
+    return "tiny-llada"
 
 
 @contextmanager
-def open_engine(table: Mapping[str, Any], say_random: bool = True) -> Iterator[Engine]:
-    """Load the model that was asked for, or a random one written on the spot, which is said on stderr."""
+def open_engine(table: Mapping[str, Any], say: bool = True) -> Iterator[Engine]:
+    """Load the model that was asked for, or the embedded one, which is said on stderr."""
+    import torch
+
     from ripple.engine.load import load
 
     where = {name: table[name] for name in ("device", "dtype") if name in table}
-    if table.get("model") is not None:
-        yield load(table["model"], **where)
+    model = table.get("model")
+    if model is not None:
+        yield load(model, **where)
         return
-
-    import torch
-
-    from ripple.models.random import write_random_checkpoint
-
-    if say_random:
-        remark(f"no --model was given. {RANDOM_MODEL}")
+    if say:
+        remark(
+            f"no --model was given: this is the embedded {default_model()}, "
+            "which knows only the problems of `ripple tasks`."
+        )
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the model is too small to share, and waiting for a busy core costs more
     try:
-        with tempfile.TemporaryDirectory(prefix="ripple-") as folder:
-            write_random_checkpoint(folder, d_model=128, n_layers=4, d_ff=256, vocab_size=328)
-            engine = load(folder, **where)
-        yield engine
+        yield load(default_model(), **where)
     finally:
         torch.set_num_threads(n_threads)
 

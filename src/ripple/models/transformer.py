@@ -32,7 +32,7 @@ class Transformer:
         self.fused = fused
         self.device = weights.embed.device
         self.dtype = weights.embed.dtype
-        self.split_branches = self.device.type == "cuda"  # which of two equal ways; see docs/performance.md
+        self.split_branches = False  # the masked way won on every device tried: `ripple bench branches`
         self._cos = self._sin = torch.empty(0, config.head_dim)
 
     @torch.inference_mode()

@@ -1,0 +1,197 @@
+"""Every decoder on every task family: accuracy with an interval, forwards, rows, tokens per second.
+
+Run: `ripple bench decoders`, or on a GPU `ripple bench decoders --device cuda --items 1000 --workers 8`. Each
+setting becomes one line of the result file as soon as it is done; a killed run goes on where it stopped.
+A unit of work is one model, family and cache with all its settings, so that `default`, which speed-ups
+are taken over, is measured in the same process and the same minute as the others.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ripple.analysis.lines import Line, append_line, mend, read_lines
+from ripple.analysis.statistics import wilson
+from ripple.bench import grid
+from ripple.caches import CACHES, cache
+from ripple.decoders import Decoder, Default
+from ripple.engine.engine import Engine
+from ripple.engine.load import load
+from ripple.engine.result import Result
+from ripple.errors import unknown
+from ripple.models.load import torch_device
+from ripple.tasks import TASKS
+
+BATCH = {"cpu": 8, "cuda": 512}  # requests per tick
+N_TRACED = 100  # items of which RPS's searches are traced
+SWEEP_CACHE = "none"  # sweeps run without a cache; the other caches get one setting per decoder
+
+
+class Unit(NamedTuple):
+    """One process's piece of work."""
+
+    model: str
+    family: str
+    cache: str
+    settings: tuple[Decoder, ...]
+    n: int
+    length: int
+    device: str
+
+
+def measure(
+    out: Path = Path("results/decoders.jsonl"), models: str = ",".join(grid.MODELS), device: str = "auto",
+    families: str = ",".join(grid.FAMILIES), caches: str = "", items: int = 0, length: int = 0,
+    workers: int = 1, sweeps: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Run what is missing in `out` and return its place and the number of new lines."""
+    on_gpu = torch_device(device).type == "cuda"
+    n, length = items or (1000 if on_gpu else 4), length or (256 if on_gpu else 128)
+    caches = caches or ",".join(grid.CACHES if on_gpu else ("none",))
+    mend(out)
+    done = {
+        (line["model"], line["family"], line["cache"], line["setting"], line["n"]) for line in read_lines(out)
+    }
+    todo = list(_units(models, families, caches, done, n, length, device, sweeps or on_gpu))
+    n_lines, n_all = 0, sum(len(unit.settings) for unit in todo)
+    start = time.perf_counter()
+    for line in _run_all(todo, workers):
+        append_line(out, line)
+        n_lines += 1
+        _tell(line, n_lines, n_all, time.perf_counter() - start)
+    return {
+        "bench": "decoders",
+        "out": str(out),
+        "new_lines": n_lines,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+def _units(
+    models: str, families: str, caches: str, done: set[Any], n: int, length: int, device: str, sweeps: bool
+) -> Iterator[Unit]:
+    """Yield the work that has no result line yet."""
+    for name, known in ((families, TASKS), (caches, CACHES)):
+        for one in name.split(","):
+            if one not in known:
+                raise unknown("family or cache", one, known)
+    for which in caches.split(","):
+        for model in models.split(","):
+            wanted = grid.all_settings if sweeps and which == SWEEP_CACHE else grid.main_settings
+            for family in families.split(","):
+                missing = tuple(
+                    s for s in wanted(model) if (model, family, which, s.describe(), n) not in done
+                )
+                if missing:
+                    yield Unit(model, family, which, missing, n, length, device)
+
+
+def _run_all(units: list[Unit], workers: int) -> Iterator[Line]:
+    """Run the units here, or in several processes that share the device."""
+    if workers <= 1:
+        for unit in units:
+            yield from _run(unit)
+        return
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    with context.Manager() as manager:
+        lines: Any = manager.Queue()
+        with context.Pool(workers) as pool:
+            job = pool.starmap_async(_run_into, [(lines, unit) for unit in units], chunksize=1)
+            while not job.ready() or not lines.empty():
+                try:
+                    yield lines.get(timeout=0.2)
+                except Exception as nothing:  # queue.Empty, which a manager's proxy re-raises
+                    if type(nothing).__name__ != "Empty":
+                        raise
+            job.get()
+
+
+def _run_into(lines: Any, unit: Unit) -> None:
+    torch.set_num_threads(1)
+    for line in _run(unit):
+        lines.put(line)
+
+
+def _run(unit: Unit) -> Iterator[Line]:
+    """Decode and score one family with each setting."""
+    target = torch_device(unit.device)
+    batch = BATCH[target.type]
+    # fp32 on the CPU, bf16 weights on a GPU: what users get by default.
+    engine = load(unit.model, device=unit.device, max_batch=batch, queue_limit=unit.n + batch)
+    task = TASKS[unit.family]
+    problems = task.test_items(unit.n)
+    known: dict[tuple[str, str], bool] = {}  # (item, text) -> right; decoders often agree
+    how: dict[str, Any] = {"length": unit.length, "block": 32, "cache": cache(unit.cache)}
+    engine.generate(problems[0].prompt, decoder=Default(k=32), **how)  # warm up
+    prompts = [item.prompt for item in problems]
+    for setting in unit.settings:
+        start = time.perf_counter()
+        results = engine.generate(prompts, decoder=setting, **how)
+        seconds = time.perf_counter() - start
+        texts = [result.text for result in results]
+        fresh = [
+            (item, text) for item, text in zip(problems, texts, strict=True) if (item.id, text) not in known
+        ]
+        verdicts = task.score_many([item for item, _ in fresh], [text for _, text in fresh])
+        known.update({(item.id, text): right for (item, text), right in zip(fresh, verdicts, strict=True)})
+        right = [known[item.id, text] for item, text in zip(problems, texts, strict=True)]
+        facts = None
+        if setting.name == "rps":  # traced apart from the timed run
+            facts = search_facts(engine.generate(prompts[:N_TRACED], decoder=setting, trace=True, **how))
+        yield _line(unit, setting, results, right, seconds, engine) | {"search": facts}
+
+
+def _line(
+    unit: Unit, setting: Decoder, results: list[Result], right: list[bool], seconds: float, engine: Engine
+) -> Line:
+    n, n_right = len(results), sum(right)
+    n_tokens = sum(len(r.new_tokens) for r in results)
+    bits = "".join("01"[x] for x in right)  # first item first; lets two decoders be compared item by item
+
+    def mean(values: list[int]) -> float:
+        return sum(values) / n
+
+    return {
+        "bench": "decoders", "model": unit.model, "family": unit.family, "cache": unit.cache,
+        "method": setting.name, "setting": setting.describe(), "fields": setting.settings(),
+        "length": unit.length, "block": 32, "n": n, "accuracy": n_right / n, "interval": wilson(n_right, n),
+        "right": f"{int(bits, 2):0{-(-n // 4)}x}",
+        "nfe": mean([r.nfe for r in results]), "nfe_normal": mean([r.nfe_normal for r in results]),
+        "nfe_lookahead": mean([r.nfe_lookahead for r in results]), "rows": mean([r.rows for r in results]),
+        "new_tokens": n_tokens / n, "seconds": round(seconds, 3), "tps": n_tokens / seconds,
+        "device": _device_name(engine), "dtype": str(engine.model.dtype).removeprefix("torch."),
+        "torch": torch.__version__, "batch": engine.max_batch,
+    }  # fmt: skip
+
+
+def search_facts(results: list[Result]) -> dict[str, float]:
+    """Return from traces: searches per request, mean candidates, shares committed and not top-1."""
+    searches = [e.data for r in results for e in r.trace or [] if e.kind == "search"]
+    chosen = [facts["chosen"] for facts in searches if facts["chosen"] is not None]
+    n = max(1, len(searches))
+    return {
+        "searches": len(searches) / len(results),
+        "mean_candidates": sum(len(facts["token"]) for facts in searches) / n,
+        "committed": len(chosen) / n,
+        "not_top_1": sum(rank > 0 for rank in chosen) / max(1, len(chosen)),
+    }
+
+
+def _device_name(engine: Engine) -> str:
+    device = engine.model.device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+
+
+def _tell(line: Line, done: int, n_all: int, seconds: float) -> None:
+    left = seconds / done * (n_all - done)
+    where = " ".join(line[name] for name in ("model", "family", "cache", "setting"))
+    numbers = f"acc {100 * line['accuracy']:.1f}, NFE {line['nfe']:.1f}, {line['tps']:.0f} tok/s"
+    print(f"[{done}/{n_all}, {left:.0f} s left] {where}: {numbers}", file=sys.stderr, flush=True)
