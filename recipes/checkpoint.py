@@ -25,29 +25,10 @@ import tokenizer
 from network import MODELS, Network, Sizes
 from optim import Optimizer
 
+from ripple.models.checkpoint import LAYER_NAMES, TOP_NAMES
 from ripple.models.random_files import dream_config, llada_config, write_json
 
 _SHARD = int(15.5 * 2**20)  # bytes
-_TOP = {
-    "llada": {
-        "embed": "model.transformer.wte.weight",
-        "norm": "model.transformer.ln_f.weight",
-        "head": "model.transformer.ff_out.weight",
-    },
-    "dream": {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight", "head": "lm_head.weight"},
-}
-_LAYER = {
-    "llada": {
-        "attn_norm": "attn_norm", "mlp_norm": "ff_norm", "q": "q_proj", "k": "k_proj", "v": "v_proj",
-        "out": "attn_out", "gate": "ff_proj", "up": "up_proj", "down": "ff_out",
-    },
-    "dream": {
-        "attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm", "q": "self_attn.q_proj",
-        "k": "self_attn.k_proj", "v": "self_attn.v_proj", "out": "self_attn.o_proj", "gate": "mlp.gate_proj",
-        "up": "mlp.up_proj", "down": "mlp.down_proj",
-    },
-}  # fmt: skip
-_PREFIX = {"llada": "model.transformer.blocks", "dream": "model.layers"}
 
 
 @dataclass(slots=True)
@@ -63,11 +44,13 @@ class Progress:
 
 def released_name(family: str, name: str) -> str:
     """Return the released name of one of the network's parameters."""
-    if name in _TOP[family]:
-        return _TOP[family][name]
+    if not name.startswith("blocks."):
+        return TOP_NAMES[family][name]
     _, number, role = name.split(".")
-    base, kind = (role[:-5], "bias") if role.endswith("_bias") else (role, "weight")
-    return f"{_PREFIX[family]}.{number}.{_LAYER[family][base]}.{kind}"
+    stem = role.removesuffix("_bias")
+    is_bias = role.endswith("_bias")
+    released = LAYER_NAMES[family][stem].format(number)
+    return released if released.endswith(".weight") else f"{released}.{'bias' if is_bias else 'weight'}"
 
 
 def write_config(sizes: Sizes, folder: Path) -> None:

@@ -55,7 +55,7 @@ def test_unknown_option_names_the_nearest(cli: Cli) -> None:
 
 
 def test_unexpected_argument(cli: Cli) -> None:
-    done = cli("demo", "one", "two")
+    done = cli("demo", "two")
     assert done.code == 2 and "Unexpected argument 'two'" in done.err
 
 

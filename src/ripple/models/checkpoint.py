@@ -28,7 +28,7 @@ _DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "
 _HARMLESS = re.compile(r"\.rotary_emb\.(inv_freq|pos_sin|pos_cos)$|\.rotary_emb\.\w+_cached$")
 
 # role -> released name; `{}` is the layer number
-_TOP_NAMES = {
+TOP_NAMES = {
     "llada": {
         "embed": "model.transformer.wte.weight",
         "norm": "model.transformer.ln_f.weight",
@@ -36,7 +36,7 @@ _TOP_NAMES = {
     },
     "dream": {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight", "head": "lm_head.weight"},
 }
-_LAYER_NAMES = {
+LAYER_NAMES = {
     "llada": {
         "attn_norm": "model.transformer.blocks.{}.attn_norm.weight",
         "q": "model.transformer.blocks.{}.q_proj",
@@ -77,7 +77,7 @@ def read_weights(folder: Path, config: ModelConfig, device: torch.device, dtype:
     folder = Path(folder)
     shards = [(path, list(_read_header(path))) for path in _shard_paths(folder)]
     _, expected = empty_weights(config, torch.device("meta"), dtype)
-    skipped = {_TOP_NAMES[config.family]["head"]} if config.tied_head else set()
+    skipped = {TOP_NAMES[config.family]["head"]} if config.tied_head else set()
     _check_tensors(folder, shards, expected, skipped)
 
     weights, places = empty_weights(config, device, dtype)
@@ -98,7 +98,7 @@ def empty_weights(
     def new(*shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
-    top, names = _TOP_NAMES[config.family], _LAYER_NAMES[config.family]
+    top, names = TOP_NAMES[config.family], LAYER_NAMES[config.family]
     d, q_rows = config.d_model, config.n_heads * config.head_dim
     kv_rows = config.n_kv_heads * config.head_dim
     split = [q_rows, kv_rows, kv_rows]
