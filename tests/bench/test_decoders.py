@@ -39,6 +39,7 @@ def test_every_decoder_gets_a_line_and_a_cut_run_goes_on(model: str, tmp_path: P
         (row["setting"], row["nfe"], row["right"]) for row in lines
     ]
     assert measure(out, **how)["new_lines"] == 0
+    assert "| rps" in out.with_suffix(".md").read_text() and "<svg" in out.with_suffix(".svg").read_text()
 
 
 def test_several_processes_give_the_same_lines(model: str, tmp_path: Path) -> None:

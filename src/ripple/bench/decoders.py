@@ -8,6 +8,7 @@ are taken over, is measured in the same process and the same minute as the other
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import platform
 import sys
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ripple.analysis.lines import Line, append_line, mend, read_lines
+from ripple.analysis.plots import speed_quality
 from ripple.analysis.statistics import wilson
+from ripple.analysis.tables import decoder_tables, mean_table
 from ripple.bench import grid
 from ripple.caches import CACHES, cache
 from ripple.decoders import Decoder, Default
@@ -67,12 +70,23 @@ def measure(
         append_line(out, line)
         n_lines += 1
         _tell(line, n_lines, n_all, time.perf_counter() - start)
+    draw(out)
     return {
         "bench": "decoders",
         "out": str(out),
         "new_lines": n_lines,
         "seconds": round(time.perf_counter() - start, 1),
     }
+
+
+def draw(out: Path) -> None:
+    """Write the tables and the speed-quality figure of a result file beside it."""
+    lines = read_lines(out)
+    text = f"# Decoders\n\nDrawn from `{out.name}`.\n\n## Means\n\n{mean_table(lines)}\n## By family\n\n"
+    best = "Of a sweep the most accurate setting is shown; all of them are in the result lines.\n\n"
+    out.with_suffix(".md").write_text(text + best + decoder_tables(lines), encoding="utf-8")
+    if lines and importlib.util.find_spec("matplotlib"):
+        speed_quality(lines, out.with_suffix(".svg"), cache=lines[0]["cache"])
 
 
 def _units(
