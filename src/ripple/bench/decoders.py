@@ -35,6 +35,7 @@ from ripple.tasks import TASKS
 
 BATCH = {"cpu": 8, "cuda": 512}  # requests per tick
 N_TRACED = 100  # items of which RPS's searches are traced
+KEY = ("model", "family", "cache", "setting", "n", "length")  # what makes a result line
 SWEEP_CACHE = "none"  # sweeps run without a cache; the other caches get one setting per decoder
 
 
@@ -51,7 +52,7 @@ class Unit(NamedTuple):
 
 
 def measure(
-    out: Path = Path("results/decoders.jsonl"), models: str = ",".join(grid.MODELS), device: str = "auto",
+    out: Path | None = None, models: str = ",".join(grid.MODELS), device: str = "auto",
     families: str = ",".join(grid.FAMILIES), caches: str = "", items: int = 0, length: int = 0,
     workers: int = 1, sweeps: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
@@ -59,10 +60,9 @@ def measure(
     on_gpu = torch_device(device).type == "cuda"
     n, length = items or (1000 if on_gpu else 4), length or (256 if on_gpu else 128)
     caches = caches or ",".join(grid.CACHES if on_gpu else ("none",))
+    out = out or Path("results") / f"decoders-{'gpu' if on_gpu else 'cpu'}.jsonl"
     mend(out)
-    done = {
-        (line["model"], line["family"], line["cache"], line["setting"], line["n"]) for line in read_lines(out)
-    }
+    done = {tuple(line[name] for name in KEY) for line in read_lines(out)}
     todo = list(_units(models, families, caches, done, n, length, device, sweeps or on_gpu))
     n_lines, n_all = 0, sum(len(unit.settings) for unit in todo)
     start = time.perf_counter()
@@ -102,7 +102,7 @@ def _units(
             wanted = grid.all_settings if sweeps and which == SWEEP_CACHE else grid.main_settings
             for family in families.split(","):
                 missing = tuple(
-                    s for s in wanted(model) if (model, family, which, s.describe(), n) not in done
+                    s for s in wanted(model) if (model, family, which, s.describe(), n, length) not in done
                 )
                 if missing:
                     yield Unit(model, family, which, missing, n, length, device)
