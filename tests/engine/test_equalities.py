@@ -39,7 +39,9 @@ def test_a_request_decodes_alike_alone_and_in_company(
     rng = np.random.default_rng(0)
     requests = [
         (rng.integers(0, 40, size=2 + i % 5).tolist(), name, 10 + 3 * (i % 4), 4 + i % 5, i)
-        for i, name in enumerate([*DECODERS, "rps/dream", "lopa/diffucoder"])
+        for i, name in enumerate(
+            [*DECODERS, "rps/dream", "lopa/diffucoder", ripple.EB(gamma=1.0, proxy="margin")]
+        )
     ]
     alone = [
         engine.generate(
@@ -51,7 +53,13 @@ def test_a_request_decodes_alike_alone_and_in_company(
         engine.submit(
             p,
             ripple.Settings(
-                ripple.decoder(d), n, b, ripple.caches.cache(cache), lookahead, s, temperature=float(s % 2)
+                ripple.decoder(d) if isinstance(d, str) else d,
+                n,
+                b,
+                ripple.caches.cache(cache),
+                lookahead,
+                s,
+                temperature=float(s % 2),
             ),
         )
         for p, d, n, b, s in requests

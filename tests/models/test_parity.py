@@ -101,12 +101,11 @@ def test_bf16_logits_equal_the_released_numerics(checkpoint: Path) -> None:
         assert gap == 0
 
 
+@pytest.mark.parametrize("checkpoint", ["llada", "llada-gqa"], indirect=True)
 def test_fp32_rope_in_bf16_is_the_released_llada_numerics(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _ = load_model(checkpoint, "cpu", "bfloat16", fused=False)
-    if not model.config.rope_fp32:
-        pytest.skip("Dream rotates in the activation dtype; covered above")
     from transformers.models.llama import modeling_llama
 
     stock = modeling_llama.apply_rotary_pos_emb

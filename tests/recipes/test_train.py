@@ -76,10 +76,9 @@ def _mask(model: str) -> str:
     return "<|mdm_mask|>" if model == "tiny-llada" else "<|mask|>"
 
 
+@pytest.mark.parametrize("run", ["tiny-dream"], indirect=True)
 def test_a_second_session_continues_where_the_first_one_stopped(run, tmp_path):
     model, out, log = run
-    if model == "tiny-llada":
-        pytest.skip("one model is enough")
     more = train(model, tmp_path / "more", "--resume", str(out))
     assert more[0]["resumed_steps"] == log[-1]["step"] == 100
     assert more[-1]["step"] == 200

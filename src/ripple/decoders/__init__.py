@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ripple.decoders.base import Decoder, Rule
+from ripple.decoders.base import Decoder, Rule, SimpleRule
 from ripple.decoders.confidence import Confidence
 from ripple.decoders.default import Default
 from ripple.decoders.eb import EB
@@ -25,7 +25,7 @@ DECODERS: dict[str, type[Decoder]] = {
 
 __all__ = [
     "DECODERS", "EB", "PRESETS", "RPS", "Confidence", "Decoder", "Default", "Ete", "Factor",
-    "Frechet", "Klass", "Lopa", "Rule", "Wino", "decoder",
+    "Frechet", "Klass", "Lopa", "Rule", "SimpleRule", "Wino", "decoder",
 ]  # fmt: skip
 
 

@@ -4,8 +4,8 @@
 it is plain code on small arrays. It never holds a model, so counting, caching, batching, packing
 and tracing exist once, in the engine.
 
-A `Rule` is a decoder that needs one plain forward per step; its `picker` is also what RPS and LoPA use as
-their standard commit rule.
+A `Rule` is a decoder that needs one plain forward per step; its `picker` is also what RPS uses as its
+standard commit rule.
 """
 
 from __future__ import annotations
@@ -66,13 +66,9 @@ class Rule(Decoder):
 
     reads_ahead: ClassVar[bool] = False  # does the picker want the rows after the window too?
 
-    def picker(self, canvas: Canvas) -> Picker:
-        """Return the function that chooses what to commit; stateful rules keep their state in it."""
-        return lambda look, ahead: self.pick(look)
-
     @abstractmethod
-    def pick(self, look: Look) -> Pick:
-        """Choose the rows of `look` to commit; never none."""
+    def picker(self, canvas: Canvas) -> Picker:
+        """Return the function that chooses what to commit, with whatever it remembers between steps."""
 
     def decode(self, canvas: Canvas) -> Conversation:
         """Look, commit what the rule picks, until each block is full."""
@@ -81,6 +77,19 @@ class Rule(Decoder):
             while len(canvas.masked(window)):
                 answer = yield Ask(window, ahead=self.reads_ahead)
                 commit(canvas, answer.base, pick(answer.base, answer.ahead))
+
+
+@dataclasses.dataclass(frozen=True)
+class SimpleRule(Rule):
+    """A rule without memory: what it commits follows from one look alone."""
+
+    def picker(self, canvas: Canvas) -> Picker:
+        """Return `pick`, which needs no state."""
+        return lambda look, ahead: self.pick(look)
+
+    @abstractmethod
+    def pick(self, look: Look) -> Pick:
+        """Choose the rows of `look` to commit; never none."""
 
 
 def commit(canvas: Canvas, look: Look, pick: Pick) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ripple.decoders.base import Pick, Rule, check_share, qualified_or_best
+from ripple.decoders.base import Pick, SimpleRule, check_share, qualified_or_best
 from ripple.look import Look
 
 
 @dataclass(frozen=True)
-class Confidence(Rule):
+class Confidence(SimpleRule):
     """Commit every position with P_max >= τ, or the single best one (paper Eq. 2, third rule)."""
 
     name = "confidence"

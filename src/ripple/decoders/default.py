@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ripple.decoders.base import Pick, Rule, check_choice, check_count, top_rows
+from ripple.decoders.base import Pick, SimpleRule, check_choice, check_count, top_rows
 from ripple.look import Look
 
 
 @dataclass(frozen=True)
-class Default(Rule):
+class Default(SimpleRule):
     """Commit the k surest positions per step (paper Eq. 2, first two rules)."""
 
     name = "default"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ripple.canvas import Floats
-from ripple.decoders.base import Pick, Rule, check_at_least, check_choice, longest_prefix, ranking
+from ripple.decoders.base import Pick, SimpleRule, check_at_least, check_choice, longest_prefix, ranking
 from ripple.look import Look, Wants
 
 
 @dataclass(frozen=True)
-class EB(Rule):
+class EB(SimpleRule):
     """Commit the longest prefix U, by error proxy, with sum_U H - max_U H <= γ (nats)."""
 
     name = "eb"
@@ -42,4 +42,4 @@ class EB(Rule):
             return look.p
         if self.proxy == "entropy":
             return -look.entropy
-        return look.top_p[:, 0] - look.top_p[:, -1]
+        return look.top_p[:, 0] - look.top_p[:, 1]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ripple.decoders.base import Pick, Rule, check_at_least, longest_prefix, ranking
+from ripple.decoders.base import Pick, SimpleRule, check_at_least, longest_prefix, ranking
 from ripple.look import Look
 
 
 @dataclass(frozen=True)
-class Frechet(Rule):
+class Frechet(SimpleRule):
     """Commit the n surest positions, n the largest with G_n > δ.
 
     G_n = (sum_{j<=n} c_(j) - (n - 1)) - (1 - c_(n)); it falls with n.

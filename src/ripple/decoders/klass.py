@@ -69,7 +69,3 @@ class Klass(Rule):
             return qualified_or_best(is_stable & may_be_stable & (look.p > self.tau), look.p)
 
         return pick
-
-    def pick(self, look: Look) -> Pick:
-        """Refuse: KLASS has no memoryless form."""
-        raise NotImplementedError("KLASS needs its history; use picker()")
