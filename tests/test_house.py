@@ -23,12 +23,25 @@ ROOMS: dict[str, set[str]] = {
     "text": {"transformers", "errors", "models"},
     "engine": {"torch", "numpy", "canvas", "look", "trace", "caches", "decoders", "models", "text", "errors"},
     "tasks": {"errors"},
+    "benchmarks": {"math_verify", "sympy", "tasks", "errors"},
     "view": {"rich", "trace", "errors"},
     "analysis": {"matplotlib", "errors"},
     "bench": {"torch", "caches", "decoders", "engine", "models", "tasks", "analysis", "errors"},
+    "eval": {"torch", "caches", "decoders", "engine", "models", "tasks", "benchmarks", "analysis", "errors"},
     "cli": {"rich", "*"},
 }
-NO_TORCH = ("errors", "canvas", "look", "trace", "caches", "decoders", "tasks", "view", "analysis")
+NO_TORCH = (
+    "errors",
+    "canvas",
+    "look",
+    "trace",
+    "caches",
+    "decoders",
+    "tasks",
+    "view",
+    "analysis",
+    "benchmarks",
+)
 
 
 def modules() -> list[Path]:
@@ -81,7 +94,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 
 def test_the_package_imports_without_torch_or_any_extra() -> None:
-    blocked = "torch transformers rich safetensors tokenizers huggingface_hub matplotlib"
+    blocked = "torch transformers rich safetensors tokenizers huggingface_hub matplotlib math_verify sympy"
     rooms = ", ".join(f"ripple.{room}" for room in NO_TORCH)
     code = (
         f"import sys\nfor name in {blocked.split()!r}: sys.modules[name] = None\n"

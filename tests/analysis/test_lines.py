@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def test_a_line_cut_off_by_a_kill_is_dropped_and_mended(tmp_path: Path) -> None:
     mend(path)
     append_line(path, {"i": 2})
     assert read_lines(path) == [{"i": 0}, {"i": 1}, {"i": 2}]
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.jsonl"
+    append_line(path, {"i": 0})
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:4]))
+    with pytest.raises(RippleError, match="No room left"):
+        append_line(path, {"i": 1})
+    assert path.read_text() == '{"i": 0}\n'
 
 
 def test_a_broken_line_in_the_middle_is_an_error(tmp_path: Path) -> None:

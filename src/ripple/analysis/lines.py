@@ -13,12 +13,15 @@ Line = dict[str, Any]
 
 
 def append_line(path: Path, line: Line) -> None:
-    """Append one JSON line in a single write that is on the disk when this returns."""
+    """Append one JSON line that is on the disk, whole, when this returns; on failure nothing is added."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = (json.dumps(line, allow_nan=False) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(descriptor, data)
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, data) != len(data):  # the disk is full
+            os.ftruncate(descriptor, before)
+            raise RippleError(f"No room left on the disk to append to {path}.")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -25,6 +25,7 @@ COMMANDS = {
     "view": "ripple.cli.view",
     "tasks": "ripple.cli.tasks",
     "bench": "ripple.cli.bench",
+    "eval": "ripple.cli.evaluate",
 }
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 1  # exit codes
 
