@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ripple.analysis.lines import Line
 
 COLUMNS = ("decoder", "Acc", "95 %", "NFE", "NFE ×", "rows", "tok/s", "tok/s ×")
+SPEED = ("tok/s", "tok/s ×")
 Key = tuple[str, str, str]  # model, cache, family
 
 
@@ -38,8 +39,8 @@ def decoder_tables(lines: Iterable[Line], every: bool = False) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def mean_table(lines: Iterable[Line]) -> str:
-    """Return Markdown: each decoder's mean over the families, per model and cache."""
+def mean_table(lines: Iterable[Line], speed: bool = True) -> str:
+    """Return Markdown: each decoder's mean over the families, per model and cache, with or without tok/s."""
     means: dict[tuple[str, str], dict[str, list[Line]]] = {}
     for (model, cache, _), rows in group_lines(lines).items():
         for line in best_of_sweeps(rows):
@@ -49,7 +50,7 @@ def mean_table(lines: Iterable[Line]) -> str:
         full = max(len(rows) for rows in methods.values())
         averaged = [_average(rows) for rows in methods.values() if len(rows) == full]
         parts.append(
-            f"### {model}, cache {cache}, mean over {full} families\n\n{_table(averaged, interval=False)}"
+            f"### {model}, cache {cache}, mean over {full} families\n\n{_table(averaged, {'95 %'} if speed else {'95 %', *SPEED})}"
         )
     return "\n\n".join(parts) + "\n"
 
@@ -59,11 +60,11 @@ def _average(rows: list[Line]) -> Line:
     return {"method": rows[0]["method"], "setting": rows[0]["method"], "interval": (0, 0), **mean}
 
 
-def _table(rows: list[Line], interval: bool = True) -> str:
+def _table(rows: list[Line], hidden: Collection[str] = ()) -> str:
     base = next((row for row in rows if row["method"] == "default"), None)
     most, least = max(row["accuracy"] for row in rows), min(row["nfe"] for row in rows)
     fastest = max(row["tps"] for row in rows)
-    columns = [name for name in COLUMNS if interval or name != "95 %"]
+    columns = [name for name in COLUMNS if name not in hidden]
     out = [f"| {' | '.join(columns)} |", f"| --- |{' ---: |' * (len(columns) - 1)}"]
     for row in rows:
         low, high = row["interval"]
