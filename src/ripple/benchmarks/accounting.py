@@ -1,0 +1,58 @@
+"""Counts the tokens of a response, by our definition and by Fast-dLLM's.
+
+Speeds in tokens per second can be compared only when the same tokens are counted. Ours: everything up to
+and including the first end token, which is what a reader receives. Fast-dLLM's script decodes the whole
+canvas with its special tokens, cuts the text at the stop strings, tokenises it again and counts the ids
+that are not its one EOS id, so a second end token such as `<|eot_id|>` counts, and so does text behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from ripple.benchmarks.base import cut
+
+Decode = Callable[[Sequence[int]], str]
+Encode = Callable[[str], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """The two counts of one response."""
+
+    ours: int
+    fast_dllm: int
+
+
+def count_ours(ids: Sequence[int], end_ids: Collection[int]) -> int:
+    """Count up to and including the first end token, or all where there is none."""
+    for place, token in enumerate(ids):
+        if token in end_ids:
+            return place + 1
+    return len(ids)
+
+
+def count_fast_dllm(
+    ids: Sequence[int], eos_id: int, stops: Sequence[str], decode: Decode, encode: Encode, cuts: bool = True
+) -> int:
+    """Count as Fast-dLLM does; without `cuts` (HumanEval in chat, Dream) the generated ids themselves.
+
+    `decode` must keep special tokens and `encode` must be the plain tokeniser call of the model, with
+    whatever it adds on its own.
+    """
+    counted = encode(cut(decode(ids), stops)) if cuts else ids
+    return sum(token != eos_id for token in counted)
+
+
+def count_tokens(
+    ids: Sequence[int],
+    end_ids: Collection[int],
+    eos_id: int,
+    stops: Sequence[str],
+    decode: Decode,
+    encode: Encode,
+    cuts: bool = True,
+) -> TokenCounts:
+    """Return both counts of one response."""
+    return TokenCounts(count_ours(ids, end_ids), count_fast_dllm(ids, eos_id, stops, decode, encode, cuts))
