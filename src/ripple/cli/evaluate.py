@@ -16,7 +16,7 @@ from ripple.cli import options
 from ripple.cli.console import console, print_json, remark
 from ripple.cli.running import default_model, open_engine
 from ripple.errors import RippleError
-from ripple.eval import find_task
+from ripple.eval import find_task, task_facts
 from ripple.eval.results import Summary, read_results, read_run, summarize
 
 if TYPE_CHECKING:
@@ -31,7 +31,17 @@ REMARK_S = 10.0  # how often --json tells on stderr how far it is
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `ripple eval`."""
-    parser.add_argument("--task", help="a task family; see `ripple tasks list`")
+    parser.add_argument(
+        "--task", help="words, algebra, functions, programs, gsm8k, math500, humaneval or mbpp"
+    )
+    parser.add_argument("--data", type=Path, metavar="PATH", help="a published benchmark's files")
+    parser.add_argument(
+        "--shots", type=int, metavar="N", help="worked examples (default: the papers' number)"
+    )
+    parser.add_argument("--shots-file", type=Path, metavar="FILE", help="worked examples for math500")
+    parser.add_argument(
+        "--allow-code", action="store_true", help="run code that the model wrote, in the sandbox"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N test items (default: all)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="result lines; run again to go on")
     parser.add_argument("--batch", type=int, metavar="N", help="items decoded together (8; on a GPU 64)")
@@ -72,7 +82,10 @@ def _evaluate(args: argparse.Namespace, out: Console | None) -> Summary:
     from ripple.eval.run import evaluate
 
     table = options.gather(args)
-    task = find_task(args.task)
+    task = find_task(args.task, args.data, args.shots, args.shots_file, args.allow_code)
+    facts = task_facts(task, args.chat)
+    for sentence in (*facts.get("sources", ()), *facts.get("notes", ())):
+        remark(sentence)
     settings = options.settings(table, options.chosen_decoder(table))
     if args.out.exists():
         read_results(args.out)  # complain before a large model is loaded
@@ -84,8 +97,9 @@ def _evaluate(args: argparse.Namespace, out: Console | None) -> Summary:
         with _progress(out, f"{task.name}, {settings.decoder.name}") as tell:
             try:
                 return evaluate(
-                    engine, task, settings, args.out, args.limit, model=model, chat=args.chat, progress=tell
-                )
+                    engine, task, settings, args.out, args.limit, model=model, chat=args.chat,
+                    task_facts=facts, progress=tell,
+                )  # fmt: skip
             except KeyboardInterrupt:
                 remark(f"stopped; the same command goes on with what is missing in {args.out}.")
                 raise

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
-from ripple.tasks import Task, get_task
+from pathlib import Path
+from typing import Any
+
+from ripple.benchmarks import BENCHMARKS, Benchmark, open_benchmark
+from ripple.errors import RippleError, unknown
+from ripple.tasks import TASKS, Task
 
 
-def find_task(name: str) -> Task:
-    """Return the task of that name; the one place where names become tasks."""
-    return get_task(name)
+def find_task(
+    name: str, data: Path | None = None, shots: int | None = None, shots_file: Path | None = None,
+    allow_code: bool = False,
+) -> Task:  # fmt: skip
+    """Return the task of that name; the one place where names become tasks.
+
+    A generated family needs nothing else. A published benchmark is read from `data`, its publisher's file
+    or a folder of them, and one that runs code wants to be allowed to.
+    """
+    if name in BENCHMARKS:
+        if data is None:
+            raise RippleError(f"Benchmark {name} is read from its publisher's files: say where with --data.")
+        task = open_benchmark(name, data, shots, shots_file=shots_file, allow_code=allow_code)
+        task.check_ready()
+        return task
+    if name not in TASKS:
+        raise unknown("task", name, [*TASKS, *BENCHMARKS])
+    if data is not None or shots is not None or shots_file is not None:
+        raise RippleError(f"Task {name} is generated and takes neither data nor shots.")
+    return TASKS[name]
+
+
+def task_facts(task: Task, chat: bool) -> dict[str, Any]:
+    """Return what a benchmark's name leaves open: its files, shots and stop strings; a family has none."""
+    if not isinstance(task, Benchmark):
+        return {}
+    return {
+        "shots": task.shots, "sources": [source.describe() for source in task.sources],
+        "notes": list(task.notes), "task_stops": list(task.stops_for(chat)),
+    }  # fmt: skip

@@ -24,6 +24,7 @@ import torch
 
 import ripple
 from ripple.analysis.lines import Line, append_line, mend
+from ripple.benchmarks import Benchmark, cut
 from ripple.decoders import Default
 from ripple.engine.engine import Engine
 from ripple.engine.prompts import Prompt
@@ -89,7 +90,8 @@ def evaluate(
                 append_line(out, environment)
             head = {"kind": "item", "run": run, "environment": short_hash(environment)}
             _warm_up(engine, todo[0], settings, chat)
-            for found, right in _scored(task, _decoded(engine, todo, settings, chat)):
+            stops = task.stops_for(chat) if isinstance(task, Benchmark) else ()
+            for found, right in _scored(task, _decoded(engine, todo, settings, chat), stops):
                 name = {"item": found.item.id, "digest": _digest(found.item)}
                 line: Line = {**head, **name, **facts, "right": right, **_costs(engine, found)}
                 append_line(out, line)
@@ -235,7 +237,9 @@ def _result(item: Item, session: Session) -> Result:
         raise RippleError(f"Item {item.id}: {error}") from None
 
 
-def _scored(task: Task, decoded: Iterator[list[Finished]]) -> Iterator[tuple[Finished, bool]]:
+def _scored(
+    task: Task, decoded: Iterator[list[Finished]], stops: Sequence[str]
+) -> Iterator[tuple[Finished, bool]]:
     """Yield each finished item with its verdict: text at once, code in small groups."""
     group: list[Finished] = []
     since = 0.0
@@ -247,13 +251,14 @@ def _scored(task: Task, decoded: Iterator[list[Finished]]) -> Iterator[tuple[Fin
             continue
         is_code = any(found.item.tests for found in group)
         if not is_code or len(group) >= GROUP or time.monotonic() - since > GROUP_S:
-            yield from _verdicts(task, group)
+            yield from _verdicts(task, group, stops)
             group = []
-    yield from _verdicts(task, group)
+    yield from _verdicts(task, group, stops)
 
 
-def _verdicts(task: Task, group: Sequence[Finished]) -> Iterator[tuple[Finished, bool]]:
-    right = task.score_many([found.item for found in group], [found.result.text for found in group])
+def _verdicts(task: Task, group: Sequence[Finished], stops: Sequence[str]) -> Iterator[tuple[Finished, bool]]:
+    texts = [cut(found.result.text, stops) for found in group]
+    right = task.score_many([found.item for found in group], texts)
     return zip(group, right, strict=True)
 
 
