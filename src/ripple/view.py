@@ -53,7 +53,7 @@ class Option:
     p: float | None
     p_anchor: float | None
     mean_entropy: float | None
-    score: float
+    score: float | None  # None: minus infinity
     is_chosen: bool
 
 
