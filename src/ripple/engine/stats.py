@@ -51,9 +51,8 @@ def log_probs(logits: Tensor, mask_id: int) -> Tensor:
 def reduce_rows(logp: Tensor, k: int, sampling: Sampling | None = None) -> Tensor:
     """Reduce [n, V] to [n, 2k + 4]: token, p, entropy, finite, k tokens, k probabilities."""
     p = logp.exp()
-    entropy = -(p * logp).sum(dim=-1)
-    token = p.argmax(dim=-1, keepdim=True)  # the first index on ties
-    p_token = p.gather(1, token)
+    entropy = -torch.linalg.vecdot(p, logp)
+    p_token, token = p.max(dim=-1, keepdim=True)  # the first index on ties
     top_token, top_p = (token, p_token) if k == 1 else _top(p, k, token)
     if sampling is not None:
         token, p_token = _sample(logp, p, token, p_token, sampling)
@@ -80,7 +79,7 @@ def kl_to(logp: Tensor, log_before: Tensor) -> tuple[Tensor, Tensor]:
 
 def _top(p: Tensor, k: int, best: Tensor) -> tuple[Tensor, Tensor]:
     """Return the k largest, `best` first, ties in order of token id (topk alone leaves their order open)."""
-    value, token = p.topk(k, dim=-1)
+    value, token = p.topk(k, dim=-1, sorted=False)
     token, order = token.sort(dim=-1)
     value, order = value.gather(1, order).sort(dim=-1, descending=True, stable=True)
     token = token.gather(1, order)
