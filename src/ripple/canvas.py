@@ -30,7 +30,7 @@ class Window(NamedTuple):
 class Canvas:
     """One request's token ids, `prompt` first, then `length` positions to decode in blocks."""
 
-    __slots__ = ("block", "ids", "mask_id", "n_revoked", "observer", "prompt_len", "rng")
+    __slots__ = ("block", "ids", "mask_id", "observer", "prompt_len", "rng")
 
     def __init__(self, prompt: Ints, length: int, block: int, mask_id: int, seed: int = 0) -> None:
         self.ids: Ints = np.concatenate([prompt, np.full(length, mask_id, dtype=np.int64)])
@@ -39,7 +39,6 @@ class Canvas:
         self.mask_id = mask_id
         self.rng = np.random.default_rng(seed)  # for decoders that choose at random
         self.observer: Observer | None = None
-        self.n_revoked = 0
 
     @property
     def response(self) -> Ints:
@@ -74,7 +73,6 @@ class Canvas:
     def revoke(self, pos: Ints, cause: str) -> None:
         """Mask the positions `pos` again."""
         self.ids[pos] = self.mask_id
-        self.n_revoked += len(pos)
         if self.observer is not None:
             self.observer("revoke", {"pos": pos.tolist(), "cause": cause})
 

@@ -20,12 +20,12 @@ GOLDEN = Path(__file__).parent / "golden_logits.json"
 MASKED_TAIL = 9
 
 
-def plain_forward(ids: torch.Tensor, n_read: int | None = None) -> Forward:
+def plain_forward(ids: torch.Tensor) -> Forward:
     """A forward over whole canvases [S, N], reading every row."""
     s, n = ids.shape
     return Forward(
         ids=ids, pos=torch.arange(n).expand(s, n), n_live=n, branch_len=0, n_keys=n, key_len=None,
-        hidden=None, own_len=None, read=torch.arange(n_read or s * n),
+        hidden=None, own_len=None, read=torch.arange(s * n),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import platform
+import queue
 import sys
 import time
 from collections.abc import Iterator
@@ -122,9 +123,8 @@ def _run_all(units: list[Unit], workers: int) -> Iterator[Line]:
             while not job.ready() or not lines.empty():
                 try:
                     yield lines.get(timeout=0.2)
-                except Exception as nothing:  # queue.Empty, which a manager's proxy re-raises
-                    if type(nothing).__name__ != "Empty":
-                        raise
+                except queue.Empty:
+                    continue
             job.get()
 
 
