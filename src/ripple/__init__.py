@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ripple.caches import DualCache, NoCache, PrefixCache
+from ripple.caches import D2Cache, DkvCache, DualCache, NoCache, PrefixCache
 from ripple.canvas import Canvas, Window
 from ripple.decoders import (
     EB,
@@ -23,6 +23,7 @@ from ripple.decoders import (
     Factor,
     Frechet,
     Klass,
+    Learn2PD,
     Lopa,
     Wino,
     decoder,
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "EB", "RPS", "Answer", "Ask", "Canvas", "Confidence", "Decoder", "Default", "DualCache", "Engine", "Ete",
-    "Event", "Factor", "Frechet", "Klass", "Look", "Lopa", "NoCache", "PrefixCache", "QueueFull", "Result",
-    "RippleError", "Settings", "Wants", "Window", "Wino", "decoder", "load", "read_trace", "write_trace",
+    "EB", "RPS", "Answer", "Ask", "Canvas", "Confidence", "D2Cache", "Decoder", "Default", "DkvCache",
+    "DualCache", "Engine", "Ete", "Event", "Factor", "Frechet", "Klass", "Learn2PD", "Look", "Lopa",
+    "NoCache", "PrefixCache", "QueueFull", "Result", "RippleError", "Settings", "Wants", "Window", "Wino",
+    "decoder", "load", "read_trace", "write_trace",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ripple import RPS, Confidence, Frechet, RippleError
-from ripple.caches import DualCache
+from ripple.caches import D2Cache, DualCache
 from ripple.cli import Parser, options
 from ripple.decoders import DECODERS
 from ripple.engine.result import Settings
@@ -95,6 +95,10 @@ def test_bad_input_is_one_sentence(argv: list[str], sentence: str) -> None:
 
 def test_cache_settings() -> None:
     assert _settings("--cache", "dual", "--refresh", "4", "--stock-first").cache == DualCache(4, True)
+    assert _settings("--cache", "dual", "--keep-prompt").cache == DualCache(keep_prompt=True)
+    assert _settings("--cache", "d2:masks=9", "--refresh", "4").cache == D2Cache(refresh=4, masks=9)
+    with pytest.raises(RippleError, match="field of cache 'prefix', 'keep_prompt'"):
+        _settings("--cache", "prefix", "--keep-prompt")
 
 
 def test_specs_are_split_at_decoders() -> None:

@@ -1,4 +1,4 @@
-"""Cached decoding against a literal transcription of both caches on transformers' own layers."""
+"""Cached decoding against literal transcriptions of the caches on transformers' own layers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ripple
-from tests.reference.cached import forward, reference_cached_confidence
+from ripple.caches import Cache
+from tests.reference.cached import forward, reference_cached_confidence, reference_dkv_confidence
 from tests.reference.model import ReferenceModel
 
 SHAPES = ((24, 8), (20, 7), (16, 16))
@@ -19,32 +20,65 @@ def models(folders: dict[str, Path]) -> dict[str, ReferenceModel]:
     return {family: ReferenceModel(folder) for family, folder in folders.items()}
 
 
-@pytest.mark.parametrize("cache", ["prefix", "dual"])
+POLICIES = {
+    "prefix": ripple.PrefixCache(),
+    "dual": ripple.DualCache(),
+    "dual-keep": ripple.DualCache(keep_prompt=True),
+}
+
+
+def prompt_of(seed: int) -> list[int]:
+    return [int(token) for token in np.random.default_rng(seed).integers(0, 40, size=3 + seed % 4)]
+
+
+@pytest.mark.parametrize("cache", POLICIES)
 @pytest.mark.parametrize("seed", range(12))
 def test_tokens_and_nfe_equal_the_literal_caches(
     engine: ripple.Engine, models: dict[str, ReferenceModel], family: str, cache: str, seed: int
 ) -> None:
-    prompt = np.random.default_rng(seed).integers(0, 40, size=3 + seed % 4).tolist()
+    prompt = prompt_of(seed)
     length, block = SHAPES[seed % len(SHAPES)]
     expected = reference_cached_confidence(models[family], prompt, length, block, cache, tau=0.8)
     result = engine.generate(
-        prompt, decoder=ripple.Confidence(tau=0.8), length=length, block=block, cache=cache
+        prompt, decoder=ripple.Confidence(tau=0.8), length=length, block=block, cache=POLICIES[cache]
     )
     assert (result.token_ids, result.nfe) == expected
 
 
-def test_the_caches_matter_here(engine: ripple.Engine) -> None:
-    """With a cache some of these prompts decode differently, so the test above could fail."""
+@pytest.mark.parametrize("refresh", [3, 8])
+@pytest.mark.parametrize("seed", range(24))
+def test_tokens_nfe_and_live_rows_equal_the_literal_delayed_cache(
+    engine: ripple.Engine, models: dict[str, ReferenceModel], family: str, refresh: int, seed: int
+) -> None:
+    length, block = SHAPES[seed % len(SHAPES)]
+    expected = reference_dkv_confidence(models[family], prompt_of(seed), length, block, refresh, tau=0.8)
+    policy = ripple.DkvCache(refresh=refresh)
+    settings = ripple.Settings(ripple.Confidence(tau=0.8), length, block, policy)
+    session, n_rows = engine.submit(prompt_of(seed), settings), 0
+    n_rows = len(session.canvas.ids)  # the first tick admits and opens
+    engine.tick()
+    while session.finish is None:
+        n_rows += len(session.lay_out(packed=True).base.strip.pos)
+        engine.tick()
+    result = session.result()
+    assert (result.token_ids, result.nfe, n_rows) == expected
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (ripple.NoCache(), ripple.DualCache()),
+        (ripple.DualCache(), ripple.DualCache(keep_prompt=True)),
+        (ripple.NoCache(), ripple.DkvCache()),
+    ],
+)
+def test_the_caches_matter_here(engine: ripple.Engine, one: Cache, other: Cache) -> None:
+    """With a cache some of these prompts decode differently, so the tests above could fail."""
     differs = 0
     for seed in range(12):
-        prompt = np.random.default_rng(seed).integers(0, 40, size=3 + seed % 4).tolist()
-        none, dual = (
-            engine.generate(
-                prompt, decoder=ripple.Confidence(tau=0.8), length=24, block=8, cache=cache
-            ).token_ids
-            for cache in ("none", "dual")
-        )
-        differs += none != dual
+        how = {"decoder": ripple.Confidence(tau=0.8), "length": 24, "block": 8}
+        results = [engine.generate(prompt_of(seed), cache=cache, **how).token_ids for cache in (one, other)]
+        differs += results[0] != results[1]
     assert differs >= 3
 
 

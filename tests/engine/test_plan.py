@@ -29,7 +29,7 @@ def looks(engine: ripple.Engine, reading: Reading) -> list[torch.Tensor]:
 
 def full(canvas: Canvas, ask: Ask, engine: ripple.Engine, packed: bool = True) -> Reading:
     lead = engine.model.config.logit_shift
-    return lay_out(canvas, ask, range(len(canvas.ids)), lead, packed, slot=None, keeps=None)
+    return lay_out(canvas, ask, np.arange(len(canvas.ids)), lead, packed, slot=None, keeps=None)
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -123,7 +123,7 @@ def strip(n_rows: int, n_branches: int = 0, slot: int | None = None) -> Strip:
     made = Strip(np.zeros(n_rows, dtype=np.int64), np.arange(n_rows), n_rows, slot)
     canvas = Canvas(np.zeros(n_rows - 4, dtype=np.int64), 4, 4, 9)
     ask = Ask(Window(n_rows - 4, n_rows), ((),) * n_branches)
-    made.branches = lay_out(canvas, ask, range(n_rows), 0, True, None, None).base.strip.branches
+    made.branches = lay_out(canvas, ask, np.arange(n_rows), 0, True, None, None).base.strip.branches
     return made
 
 

@@ -170,6 +170,58 @@ def commit_entropy_bounded(probs: Probs, gamma: float, proxy: str) -> list[int]:
     return ranked[:accepted]
 
 
+def filter_scores(tensors: dict[str, np.ndarray], p: list[float]) -> list[float]:
+    """Learn2PD's filter: a hidden layer with a ReLU, one logit per position of the block, a sigmoid."""
+    hidden = [
+        max(0.0, bias + sum(float(w) * q for w, q in zip(row, p, strict=True)))
+        for row, bias in zip(tensors["w1"], tensors["b1"], strict=True)
+    ]
+    logits = [
+        bias + sum(float(w) * h for w, h in zip(row, hidden, strict=True))
+        for row, bias in zip(tensors["w2"], tensors["b2"], strict=True)
+    ]
+    return [1 / (1 + math.exp(-float(x))) for x in logits]
+
+
+def reference_learn2pd(
+    logits: LogitsFn, prompt: list[int], length: int, block: int, mask_id: int,
+    tensors: dict[str, np.ndarray], threshold: float, end_token: int = -1, notes: Counter[str] | None = None,
+) -> Result:  # fmt: skip
+    """Commit what the filter scores above the threshold, and the most confident position.
+
+    Revealed positions, and those a block lacks, count as probability 1. With an end token: everything after
+    the first accepted end token, else after the most confident predicted one, becomes end tokens.
+    """
+    canvas, nfe = list(prompt) + [mask_id] * length, 0
+    n = len(canvas)
+    notes = Counter() if notes is None else notes
+    for start, stop in blocks(len(prompt), length, block):
+        while masked := masked_in(canvas, start, stop, mask_id):
+            looks = look_at(logits, canvas, mask_id)
+            nfe += 1
+            p = [1.0] * len(tensors["b2"])
+            for i in masked:
+                p[i - start] = confidence(looks[i])
+            scores = filter_scores(tensors, p)
+            accepted = [i for i in masked if scores[i - start] > threshold]
+            best = by_confidence({i: looks[i] for i in masked})[0]
+            notes["accepted"] += len(accepted)
+            notes["best_only"] += best not in accepted
+            ends = [i for i in accepted if top1(looks[i]) == end_token]
+            if not ends:
+                hopeful = [i for i in range(start, n) if canvas[i] == mask_id and top1(looks[i]) == end_token]
+                ends = by_confidence({i: looks[i] for i in hopeful})[:1]
+                notes["hopeful_end"] += len(ends)
+            else:
+                notes["accepted_end"] += 1
+            for i in {*accepted, best}:
+                canvas[i] = top1(looks[i])
+            if end_token >= 0 and ends:
+                for i in range(ends[0] + 1, n):
+                    canvas[i] = end_token if canvas[i] == mask_id else canvas[i]
+    return canvas[len(prompt) :], nfe
+
+
 def decode_with_rule(
     logits: LogitsFn, prompt: list[int], length: int, block: int, mask_id: int, rule: CommitRule
 ) -> Result:

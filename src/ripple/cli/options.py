@@ -37,8 +37,9 @@ MODEL_KEYS = {
 ENGINE_KEYS = {
     "length": Key(int, "response positions to decode (default 256)"),
     "block": Key(int, "positions per block (default 32, or the length if that is smaller)"),
-    "cache": Key(str, f"{' | '.join(CACHES)} (default none)"),
-    "refresh": Key(int, "recompute everything at every n-th forward of a block (default never)"),
+    "cache": Key(str, f"{' | '.join(CACHES)}, with fields as in d2:masks=64 (default none)"),
+    "refresh": Key(int, "recompute everything at every n-th forward of a block (default never; dkv: 8)"),
+    "keep_prompt": Key(bool, "dual: compute the prompt once, open blocks with the response alone"),
     "stock_first": Key(bool, "commit a block's first token by force, as Fast-dLLM's cached Dream does"),
     "lookahead": Key(str, f"{' | '.join(LOOKAHEADS)} (default packed)"),
     "seed": Key(int, "seed of sampling and of random choices (default 0)"),
@@ -47,7 +48,7 @@ ENGINE_KEYS = {
     "stop": Key(list, "stop when the text contains this; may be repeated"),
 }
 DECODER_KEYS = {"decoder": Key(str, "name or preset; see `ripple decoders` (default rps)")}
-_CACHE_KEYS = ("refresh", "stock_first")
+_CACHE_KEYS = ("refresh", "keep_prompt", "stock_first")
 _KIND_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -163,8 +164,8 @@ def read_config_file(path: str, has_decoder: bool = True, extra_keys: Iterable[s
 def settings(table: Mapping[str, Any], use: Decoder, trace: bool = False) -> Settings:
     """Return the engine settings of a gathered table for one decoder."""
     given = {name: table[name] for name in ENGINE_KEYS if name in table and name not in _CACHE_KEYS}
-    cache = cache_named(given.pop("cache", "none"))
-    given["cache"] = dataclasses.replace(cache, **{n: table[n] for n in _CACHE_KEYS if n in table})
+    fields = {name: table[name] for name in _CACHE_KEYS if name in table}
+    given["cache"] = cache_named(given.pop("cache", "none"), **fields)
     given["stop"] = tuple(given.get("stop", ()))
     if "block" not in given and isinstance(length := given.get("length"), int):
         given["block"] = min(Settings.block, max(length, 1))

@@ -13,6 +13,7 @@ from ripple.decoders.ete import Ete
 from ripple.decoders.factor import Factor
 from ripple.decoders.frechet import Frechet
 from ripple.decoders.klass import Klass
+from ripple.decoders.learn2pd import Learn2PD
 from ripple.decoders.lopa import Lopa
 from ripple.decoders.presets import PRESETS
 from ripple.decoders.rps import RPS
@@ -20,12 +21,12 @@ from ripple.decoders.wino import Wino
 from ripple.errors import unknown
 
 DECODERS: dict[str, type[Decoder]] = {
-    cls.name: cls for cls in (Default, Confidence, Factor, Frechet, Klass, EB, Wino, Lopa, Ete, RPS)
+    cls.name: cls for cls in (Default, Confidence, Factor, Frechet, Klass, EB, Learn2PD, Wino, Lopa, Ete, RPS)
 }
 
 __all__ = [
     "DECODERS", "EB", "PRESETS", "RPS", "Confidence", "Decoder", "Default", "Ete", "Factor",
-    "Frechet", "Klass", "Lopa", "Rule", "SimpleRule", "Wino", "decoder",
+    "Frechet", "Klass", "Learn2PD", "Lopa", "Rule", "SimpleRule", "Wino", "decoder",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from ripple.decoders.eb import EB
 from ripple.decoders.factor import Factor
 from ripple.decoders.frechet import Frechet
 from ripple.decoders.klass import Klass
+from ripple.decoders.learn2pd import Learn2PD
 from ripple.decoders.lopa import Lopa
 from ripple.decoders.rps import RPS
 from ripple.decoders.wino import Wino
@@ -34,6 +35,8 @@ PRESETS: dict[str, Decoder] = {
     "klass/dream-humaneval": Klass(tau=0.8, eps_kl=0.001),
     "klass/dream-mbpp": Klass(tau=0.9, eps_kl=0.001),
     "eb/usual": EB(gamma=0.1),
+    "learn2pd/tiny-llada": Learn2PD(filter="tiny-llada"),
+    "learn2pd/tiny-dream": Learn2PD(filter="tiny-dream"),
     "wino/llada-gsm8k": Wino(tau1=0.6, tau2=0.9),
     "wino/llada-math": Wino(tau1=0.7, tau2=0.9),
     "wino/llada-humaneval": Wino(tau1=0.7, tau2=0.9),

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from ripple.canvas import Canvas, Ints, Window
 from ripple.look import Ask, Edits
-from ripple.models.forward import Forward
 
 PADDING_LIMIT = 1.25  # a group may hold this many times the rows that are really needed
 SMALL_GROUP = 4  # below this many strips a split costs more than the padding it saves
@@ -39,7 +37,7 @@ class Strip:
     pos: Ints  # [r] their positions, ascending
     n_keys: int  # length of the canvas
     slot: int | None  # where the frozen keys lie; None: every position is live
-    keeps: int | None = None  # slot that takes the keys of this forward
+    keeps: int | None = None  # slot that takes the live rows' keys
     branches: list[Branch] = field(default_factory=list)
 
 
@@ -72,13 +70,15 @@ class Reading:
 
 
 def lay_out(
-    canvas: Canvas, ask: Ask, live: range, lead: int, packed: bool, slot: int | None, keeps: int | None
+    canvas: Canvas, ask: Ask, live: Ints, lead: int, packed: bool, slot: int | None, keeps: int | None
 ) -> Reading:
-    """Turn one ask into strips: what to run for it and where each of its looks is read."""
+    """Turn one ask into strips: what to run for it and where each of its looks is read.
+
+    `live` holds the window's masked positions and the rows that predict them, `lead` earlier.
+    """
     ids, n_keys, window = canvas.ids, len(canvas.ids), ask.window
-    pos = np.arange(live.start, live.stop)
-    live_ids = ids[live.start : live.stop]
-    base = Strip(live_ids, pos, n_keys, slot, keeps)
+    live_ids = ids[live]
+    base = Strip(live_ids, live, n_keys, slot, keeps)
     masked = canvas.masked(window)
 
     branches = []
@@ -86,16 +86,16 @@ def lay_out(
     for edits in ask.branches:
         edited = tuple(p for p, _ in edits)
         if edited not in still_open:
-            still_open[edited] = masked[~np.isin(masked, edited)] if edited else masked
+            still_open[edited] = _without(masked, edited)
         open_pos = still_open[edited]
         if packed:
             base.branches.append(_branch(ids, window, edits, lead))
             branches.append(Draft(open_pos, base, len(base.branches) - 1))
-        else:
+        else:  # a what-if reads the same frozen keys and leaves none
             row = live_ids.copy()
             for p, token in edits:
-                row[p - live.start] = token
-            branches.append(Draft(open_pos, Strip(row, pos, n_keys, slot), None))
+                row[np.searchsorted(live, p)] = token
+            branches.append(Draft(open_pos, Strip(row, live, n_keys, slot), None))
 
     shadow = None
     if ask.shadow:
@@ -104,8 +104,16 @@ def lay_out(
     ahead = None
     if ask.ahead:
         rest = canvas.masked(Window(window.stop, n_keys))
-        ahead = Draft(rest[rest - lead < live.stop], base, None)
+        ahead = Draft(rest[np.isin(rest - lead, live, assume_unique=True)], base, None)
     return Reading(Draft(masked, base, None), branches, shadow, ahead)
+
+
+def _without(pos: Ints, edited: tuple[int, ...]) -> Ints:
+    """Return the positions that are not edited; RPS edits one, LoPA one per branch, others any number."""
+    if not edited:
+        return pos
+    rest: Ints = pos[pos != edited[0]] if len(edited) == 1 else pos[~np.isin(pos, edited)]
+    return rest
 
 
 def _branch(ids: Ints, window: Window, edits: Edits, lead: int) -> Branch:
@@ -137,6 +145,12 @@ class Group:
         """Rows of one padded strip, T."""
         return self.r + self.g * self.w
 
+    @property
+    def shares_slots(self) -> bool:
+        """Whether several strips read one slot of frozen keys, so that none may write to it."""
+        slots = [strip.slot for strip in self.strips if strip.slot is not None]
+        return len(set(slots)) < len(slots)
+
 
 def group(strips: Sequence[Strip]) -> list[Group]:
     """Sort strips into forwards: same use of the store, similar shape."""
@@ -144,7 +158,8 @@ def group(strips: Sequence[Strip]) -> list[Group]:
     for strip in strips:
         classes.setdefault((strip.slot is not None, strip.keeps is not None), []).append(strip)
     groups = []
-    for members in classes.values():
+    # Strips that keep come last: a what-if may have written over live rows of the slot it shares.
+    for _, members in sorted(classes.items()):
         members.sort(key=lambda s: (len(s.branches), len(s.pos), s.slot or 0))
         groups.extend(_split_by_padding(members))
     return groups
@@ -193,44 +208,3 @@ def assign_rows(groups: Sequence[Group], readings: Sequence[Reading], lead: int)
         draft.rows = slice(start, start + len(draft.pos))
         start += len(draft.pos)
     return [np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64) for rows in reads]
-
-
-def assemble(of: Group, read: Ints, device: torch.device) -> Forward:
-    """Pad a group to one `Forward`. Padding repeats real rows, so it can never produce a NaN."""
-    strips, r, g, w = of.strips, of.r, of.g, of.w
-    n, t = len(strips), of.n_rows
-    ids, pos = np.zeros((n, t), dtype=np.int64), np.zeros((n, t), dtype=np.int64)
-    hidden = np.zeros((n, g * w, 2), dtype=np.int64)
-    own_len = np.full((n, g), w, dtype=np.int64)
-    for i, strip in enumerate(strips):
-        have = len(strip.pos)
-        ids[i, :have], pos[i, :have] = strip.ids, strip.pos
-        ids[i, have:r], pos[i, have:r] = strip.ids[-1], strip.pos[-1]
-        for b, branch in enumerate(strip.branches):
-            m, at = len(branch.ids), b * w
-            ids[i, r + at : r + at + m] = branch.ids
-            pos[i, r + at : r + at + m] = np.arange(branch.start, branch.start + m)
-            hidden[i, at : at + m, 0], hidden[i, at : at + m, 1] = branch.hidden
-            own_len[i, b] = m
-    lengths = np.array([strip.n_keys for strip in strips], dtype=np.int64)
-    n_keys = int(lengths.max())
-    slots = None if strips[0].slot is None else np.array([strip.slot for strip in strips])
-    keeps = None if strips[0].keeps is None else np.array([strip.keeps for strip in strips])
-
-    def put(array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> torch.Tensor:
-        return torch.from_numpy(array).to(device, non_blocking=True)
-
-    return Forward(
-        ids=put(ids),
-        pos=put(pos),
-        n_live=r,
-        branch_len=w,
-        n_keys=n_keys,
-        key_len=None if (lengths == n_keys).all() else put(lengths),
-        hidden=put(hidden) if g else None,
-        own_len=None if (own_len == w).all() else put(own_len),
-        read=put(read),
-        slots=None if slots is None else put(slots),
-        slots_in_order=slots is not None and bool((slots == np.arange(n)).all()),
-        keep=None if keeps is None else put(keeps),
-    )

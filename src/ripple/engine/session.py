@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ripple.canvas import Canvas, Ints, Window
+from ripple.caches import Progress
+from ripple.canvas import Canvas, Ints
 from ripple.engine.memory import LookMemory
 from ripple.engine.plan import Reading, lay_out
 from ripple.engine.result import Result, Settings
@@ -44,8 +45,8 @@ class Session:
         self.seconds = 0.0
         self.slot: int | None = None  # where the engine keeps this request's frozen keys
         self.memory = LookMemory(settings.length, len(prompt)) if self.wants.kl else None
-        self._opened: Window | None = None  # the block whose keys are frozen
-        self._since_refresh = 0
+        self.progress = Progress.of(self.canvas, config.logit_shift)
+        self._has_opened = False  # whether the last forward opened a block or refreshed it
         self._t0 = time.perf_counter()
 
     # -- life ---------------------------------------------------------------------------------------
@@ -73,6 +74,7 @@ class Session:
             self.nfe_normal += 1
         n_canvases = 1 + len(ask.branches) + bool(ask.shadow)
         self.rows += n_canvases
+        self.progress.hear(answer)
         if self.listens:
             self._record("forward", self._forward_facts(ask, answer, n_canvases, seconds))
         if self.nfe > self._most_forwards:
@@ -122,35 +124,41 @@ class Session:
 
     @property
     def opens(self) -> bool:
-        """Whether the pending ask recomputes everything and leaves its keys: a new block, or a refresh."""
-        assert self.ask is not None
-        due = self.settings.cache.refresh is not None and self._since_refresh >= self.settings.cache.refresh
-        return self.is_cached and (self.ask.window != self._opened or due)
+        """Whether the pending ask recomputes all that its cache ever does: a new block, or a refresh."""
+        return self.is_cached and self.settings.cache.opens(self._now())
 
     def plan(self) -> Reading:
         """Lay the pending ask out as strips, and note what that does to the cache."""
-        assert self.ask is not None
+        self._has_opened = self.opens
         reading = self.lay_out(self.settings.lookahead == "packed")
-        if self.opens:
-            self._opened, self._since_refresh = self.ask.window, 0
-        self._since_refresh += 1
+        base, now = reading.base.strip, self.progress
+        if base.keeps is not None:
+            now.kept[base.pos] = base.ids
+        now.step += 1
         return reading
 
     def lay_out(self, packed: bool) -> Reading:
         """Lay the pending ask out with packed or with exact branches."""
         assert self.ask is not None
-        lead, n, opens = self.config.logit_shift, len(self.canvas.ids), self.opens
-        frozen = self.is_cached and not opens
-        live = self.settings.cache.live(n, self.ask.window, lead) if frozen else range(n)
-        slot, keeps = (self.slot if frozen else None), (self.slot if opens else None)
-        return lay_out(self.canvas, self.ask, live, lead, packed, slot, keeps)
+        now, cache, opens = self._now(), self.settings.cache, self.opens
+        live = cache.opening(now) if opens else cache.inside(now)
+        slot = self.slot if len(live) < len(self.canvas.ids) else None
+        keeps = self.slot if opens or cache.keeps_all else None
+        return lay_out(self.canvas, self.ask, live, now.lead, packed, slot, keeps)
+
+    def _now(self) -> Progress:
+        """Return the progress as it stands before the pending ask; a new window starts a new count."""
+        assert self.ask is not None
+        if self.ask.window != self.progress.window:
+            self.progress.window, self.progress.step = self.ask.window, 0
+        return self.progress
 
     def _first_by_force(self, ask: Ask, answer: Answer) -> bool:
         """Commit a block's first token and nothing else, as Fast-dLLM's cached Dream does, when asked to."""
         look = answer.base
         if not (self.settings.cache.stock_first and self.config.logit_shift and self.is_cached):
             return False
-        if self._since_refresh != 1 or len(look) < 2 or look.pos[0] != ask.window.start:
+        if not self._has_opened or len(look) < 2 or look.pos[0] != ask.window.start:
             return False
         self.canvas.commit(look.pos[:1], look.token[:1], look.p[:1], "forced")
         return True  # the same ask again, now on frozen keys
@@ -223,7 +231,7 @@ class Session:
         s = self.settings
         return {
             "v": VERSION, "decoder": s.decoder.name, "fields": s.decoder.settings(), "length": s.length,
-            "block": s.block, "cache": s.cache.name, "lookahead": s.lookahead, "seed": s.seed,
+            "block": s.block, "cache": s.cache.describe(), "lookahead": s.lookahead, "seed": s.seed,
             "temperature": s.temperature, "mask_id": self.config.mask_id,
             "prompt": self.canvas.ids[: self.canvas.prompt_len].tolist(),
         }  # fmt: skip

@@ -1,7 +1,8 @@
 """Where frozen keys and values live between forwards: by layer, slot (one per request) and position.
 
 Keys are stored rotated. Positions that are recomputed in a forward are laid over the frozen ones, so
-what the store holds there never matters.
+what the store holds there does not matter to that forward. It matters to the next one where a cache keeps
+the keys of every forward; then `write` has the last word on them, see `engine/plan.py`'s `group`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ class KVStore:
             new[:, :slots, :, :positions] = old
             setattr(self, name, new)
 
-    def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Store keys and values [S, kv heads, n, head_dim] of positions 0 ... n-1."""
-        n = k.shape[2]
-        self.k[layer, slots, :, :n] = k
-        self.v[layer, slots, :, :n] = v
+    def write(
+        self, layer: int, slots: torch.Tensor, pos: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> None:
+        """Store keys and values [S, kv heads, n, head_dim] at the positions `pos` [S, n] of their slots."""
+        where = (layer, slots[:, None], slice(None), pos)  # two index arrays apart: they come first, [S, n]
+        self.k[where] = k.transpose(1, 2)
+        self.v[where] = v.transpose(1, 2)
 
     def overlay(
         self, layer: int, slots: torch.Tensor, in_place: bool, pos: torch.Tensor,
