@@ -1,16 +1,11 @@
-"""Both ways of attending from branches equal a plain dense-mask attention."""
+"""Attention under masks equals softmax attention written out in float64."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from ripple.models.attention import (
-    attend_branches_masked,
-    attend_branches_split,
-    attend_live,
-    visibility,
-)
+from ripple.models.attention import attend_branches, attend_live, visibility
 from ripple.models.forward import Forward
 
 S, N, R, G, W, D = 3, 20, 20, 4, 5, 8
@@ -43,8 +38,7 @@ def forward_with(
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
-@pytest.mark.parametrize("split", [True, False])
-def test_branches_equal_the_dense_reference(kv_heads: int, split: bool) -> None:
+def test_branches_equal_the_dense_reference(kv_heads: int) -> None:
     torch.manual_seed(kv_heads)
     q = torch.randn(S, 4, G * W, D)
     k, v = torch.randn(2, S, kv_heads, N, D)
@@ -53,9 +47,7 @@ def test_branches_equal_the_dense_reference(kv_heads: int, split: bool) -> None:
     hidden = [[(4, 9)] * G, [(0, 5)] * G, [(8, 9), (2, 3), (0, 9), (5, 9)]]  # (0, 9): sees only itself
     own_len = [[5, 5, 5, 5], [3, 5, 1, 2], [5, 4, 5, 5]]
     fwd = forward_with(hidden, key_len, own_len)
-    seen = visibility(fwd, split)
-    args = (q, k, v, k_own, v_own, seen)
-    out = attend_branches_split(*args, W) if split else attend_branches_masked(*args)
+    out = attend_branches(q, k, v, k_own, v_own, visibility(fwd))
 
     mask = torch.zeros(S, G * W, N + G * W, dtype=torch.bool)
     for s in range(S):
@@ -76,7 +68,7 @@ def test_live_rows_see_exactly_their_own_canvas(kv_heads: int) -> None:
     k, v = torch.randn(2, S, kv_heads, N, D)
     key_len = [20, 13, 1]
     fwd = forward_with([[(0, 0)] * G] * S, key_len, [[W] * G] * S)
-    out = attend_live(q, k, v, visibility(fwd, True))
+    out = attend_live(q, k, v, visibility(fwd))
     mask = torch.arange(N) < torch.tensor(key_len)[:, None, None]
     torch.testing.assert_close(out, dense(q, k, v, mask.expand(S, R, N)), atol=2e-6, rtol=1e-5)
 
@@ -87,17 +79,11 @@ def test_a_branch_cannot_hear_its_siblings() -> None:
     k, v = torch.randn(2, S, 2, N, D)
     k_own, v_own = torch.randn(2, S, 2, G * W, D)
     fwd = forward_with([[(4, 9)] * G] * S, [N] * S, [[W] * G] * S)
-    for split in (True, False):
-        seen = visibility(fwd, split)
-
-        def run(k_rows: torch.Tensor, v_rows: torch.Tensor, seen=seen, split=split) -> torch.Tensor:
-            args = (q, k, v, k_rows, v_rows, seen)
-            return attend_branches_split(*args, W) if split else attend_branches_masked(*args)
-
-        before = run(k_own, v_own)
-        louder_k, louder_v = k_own.clone(), v_own.clone()
-        louder_k[:, :, :W] += 5
-        louder_v[:, :, :W] += 5
-        after = run(louder_k, louder_v)
-        assert not torch.equal(before[:, :, :W], after[:, :, :W])
-        torch.testing.assert_close(before[:, :, W:], after[:, :, W:])
+    seen = visibility(fwd)
+    before = attend_branches(q, k, v, k_own, v_own, seen)
+    louder_k, louder_v = k_own.clone(), v_own.clone()
+    louder_k[:, :, :W] += 5
+    louder_v[:, :, :W] += 5
+    after = attend_branches(q, k, v, louder_k, louder_v, seen)
+    assert not torch.equal(before[:, :, :W], after[:, :, :W])
+    torch.testing.assert_close(before[:, :, W:], after[:, :, W:])

@@ -59,6 +59,17 @@ def test_most_problems_are_solved_whatever_the_canvas(solver: ripple.Engine, len
     assert solved >= 0.7 * n  # about 90 % on the full set; 24 problems leave room for chance
 
 
+@pytest.mark.slow
+def test_a_canvas_of_512_is_filled_with_ends_behind_the_answer(solver: ripple.Engine) -> None:
+    task = TASKS["words"]
+    items = task.test_items(2)
+    results = solver.generate([i.prompt for i in items], decoder="confidence", length=512, cache="dual")
+    for result in results:
+        assert 10 < len(result.new_tokens) < 200 and len(result.token_ids) == 512
+        assert set(result.token_ids[len(result.new_tokens) :]) <= set(solver.model.config.end_ids)
+    assert sum(task.score_many(items, [result.text for result in results])) >= 1
+
+
 def test_rps_needs_far_fewer_forwards_than_confidence(solver: ripple.Engine) -> None:
     prompts = [i.prompt for i in TASKS["words"].test_items(2)]
     preset = "rps/dream" if solver.model.config.logit_shift else "rps/llada"

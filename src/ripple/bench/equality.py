@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ripple.caches import DualCache
+from ripple.caches import DualCache, NoCache, PrefixCache
 from ripple.decoders import Confidence, Lopa, decoder
 from ripple.engine.engine import Engine
 from ripple.engine.load import load
@@ -22,6 +22,7 @@ from ripple.engine.result import Settings
 from ripple.engine.session import Session
 from ripple.errors import RippleError
 from ripple.models.random import write_random_checkpoint
+from ripple.models.transformer import Transformer
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}  # |a - b| / |b|, random weights amplify rounding
 SIZES: dict[str, Any] = {
@@ -52,19 +53,27 @@ def measure(device: str = "auto") -> dict[str, Any]:
 
 def _gaps(engine: Engine) -> Iterator[tuple[str, float]]:
     """Yield each pair of paths and the relative difference of their logits."""
-    uncached = _lookahead(engine, Settings(Lopa(k=4), 64, 32))
-    engine.model.split_branches = True
-    by_split = _logits(engine, uncached.lay_out(packed=True))
-    engine.model.split_branches = False
-    by_mask = _logits(engine, uncached.lay_out(packed=True))
-    yield "split and masked branches", _largest(by_split, by_mask)
-    yield "base rows of a packed and of a plain forward", _gap(by_split[0], _plain(engine, uncached))
-    uncached.cancel()
-    frozen = _lookahead(engine, Settings(Lopa(k=4), 64, 32, DualCache()))
-    packed, exact = (_logits(engine, frozen.lay_out(packed=p)) for p in (True, False))
-    yield "packed and exact branches on a frozen context", _largest(packed, exact)
-    frozen.cancel()
-    engine.tick()
+    for cache in (NoCache(), PrefixCache(), DualCache()):
+        session = _lookahead(engine, Settings(Lopa(k=4), 64, 32, cache))
+        name = f"cache {cache.name}"
+        plain = _logits(_plain_twin(engine), session.lay_out(packed=True))
+        for run in ("first run", "second run", "replay"):  # on a GPU: eager, captured, replayed
+            fast = _logits(engine, session.lay_out(packed=True))
+            yield f"{name}: engine's path ({run}) and plain path", _largest(fast, plain)
+        yield f"{name}: base rows of a packed and of a plain forward", _gap(fast[0], _base(engine, session))
+        if cache.name == "dual":
+            exact = _logits(engine, session.lay_out(packed=False))
+            yield f"{name}: packed and exact branches", _largest(fast, exact)
+        session.cancel()
+        engine.tick()
+
+
+def _plain_twin(engine: Engine) -> Engine:
+    """Return an engine on the same weights and stored keys that uses no kernels of ours and no graphs."""
+    model = engine.model
+    twin = Engine(Transformer(model.config, model.weights))
+    twin.borrow_keys(engine)
+    return twin
 
 
 def _lookahead(engine: Engine, settings: Settings) -> Session:
@@ -75,7 +84,7 @@ def _lookahead(engine: Engine, settings: Settings) -> Session:
     return session
 
 
-def _plain(engine: Engine, session: Session) -> torch.Tensor:
+def _base(engine: Engine, session: Session) -> torch.Tensor:
     """Return the base rows of the pending ask from a forward without branches."""
     reading = session.lay_out(packed=True)
     reading.base.strip.branches.clear()

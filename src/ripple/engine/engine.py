@@ -16,10 +16,13 @@ import torch
 
 from ripple.caches import Cache
 from ripple.caches import cache as cache_named
+from ripple.canvas import Ints
 from ripple.decoders import RPS, Decoder
 from ripple.decoders import decoder as decoder_named
+from ripple.engine.assemble import pack, shape_of, view
+from ripple.engine.graphs import Graphs
 from ripple.engine.hear import reduce_tick
-from ripple.engine.plan import Reading, assemble, assign_rows, group
+from ripple.engine.plan import Group, Reading, assign_rows, group
 from ripple.engine.prompts import Prompt, many_prompts, token_ids
 from ripple.engine.result import Settings
 from ripple.engine.session import Session
@@ -46,6 +49,7 @@ class Engine:
         self._free_slots: list[int] = []
         self._n_slots = 0
         self._store = KVStore(model.config, model.device, model.dtype)
+        self._graphs = Graphs(model, self._store) if model.has_static_shapes else None
 
     # -- for users ----------------------------------------------------------------------------------
 
@@ -132,6 +136,10 @@ class Engine:
         """Requests that take part in the next tick."""
         return len(self._live)
 
+    def borrow_keys(self, other: Engine) -> None:
+        """Read another engine's stored keys, so that two ways to run one forward can be compared."""
+        self._store = other._store
+
     # -- one tick -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -144,7 +152,7 @@ class Engine:
             readings = [session.plan() for session in asking]
             hidden = self.hidden_states(readings)
             sampling = self._sampling(asking, readings, len(hidden))
-            heard = reduce_tick(self.model, hidden, asking, readings, sampling)
+            heard = reduce_tick(self.model, hidden, asking, readings, sampling).hear()
             seconds = time.perf_counter() - start
             for session, reading in zip(asking, readings, strict=True):
                 if heard.is_finite(reading):
@@ -159,8 +167,18 @@ class Engine:
         strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
         groups = group(list(strips.values()))
         reads = assign_rows(groups, readings, model.config.logit_shift)
-        forwards = (assemble(of, read, model.device) for of, read in zip(groups, reads, strict=True))
-        return torch.cat([model.hidden(forward, self._store) for forward in forwards])
+        if len(groups) == 1:
+            return self._hidden(groups[0], reads[0])
+        # A graph's output is overwritten when its shape comes again, hence the copies.
+        return torch.cat([self._hidden(*pair).clone() for pair in zip(groups, reads, strict=True)])
+
+    def _hidden(self, of: Group, read: Ints) -> torch.Tensor:
+        """Run one group of strips."""
+        if self._graphs is not None:
+            return self._graphs.hidden(of, read)
+        packed = pack(of, read, shape_of(of, len(read)))
+        there = torch.from_numpy(packed.flat).to(self.model.device)
+        return self.model.hidden(view(there, packed), self._store)
 
     def _sampling(self, asking: list[Session], readings: list[Reading], n: int) -> Sampling | None:
         """Return each row's temperature and uniform number, drawn per request, forward and position."""

@@ -25,10 +25,13 @@ class Heard:
     stats: RowStats
     probes: dict[int, Floats]  # by request number
     kl: dict[int, Floats]  # by request number: base, branches, ahead, one after another
+    all_finite: bool | None = None  # not looked at yet
 
     def is_finite(self, reading: Reading) -> bool:
         """Say whether every row of a reading was free of NaN and infinity."""
-        return all(bool(self.stats.finite[draft.rows].all()) for draft in reading.drafts)
+        if self.all_finite is None:
+            self.all_finite = bool(self.stats.finite.all())  # asked once per tick, nearly always true
+        return self.all_finite or all(bool(self.stats.finite[draft.rows].all()) for draft in reading.drafts)
 
     def answer(self, session: Session, reading: Reading) -> Answer:
         """Cut one request's answer out of the tick's arrays."""
@@ -54,39 +57,77 @@ class Heard:
         return Look(draft.pos, s.token[at], s.p[at], s.entropy[at], s.top_token[at], s.top_p[at], kl)
 
 
+@dataclass(slots=True)
+class Queued:
+    """A tick's numbers, still on the device or on their way; `hear` waits for them."""
+
+    flat: torch.Tensor  # n_rows * (2k + 4) statistics, then the probes, then the KLs
+    n_rows: int
+    k: int
+    owners: dict[int, slice]  # request number -> its probes
+    n_kl: dict[int, int]  # request number -> how many KLs
+
+    def hear(self) -> Heard:
+        """Bring everything to the host in one copy."""
+        flat = self.flat.cpu().numpy()
+        n = self.n_rows * (2 * self.k + 4)
+        stats = unpack(flat[:n].reshape(self.n_rows, -1), self.k)
+        probes = {number: flat[n + part.start : n + part.stop] for number, part in self.owners.items()}
+        kl, at = {}, len(flat) - sum(self.n_kl.values())
+        for number, length in self.n_kl.items():
+            kl[number] = flat[at : at + length]
+            at += length
+        return Heard(stats, probes, kl)
+
+
 @torch.inference_mode()
 def reduce_tick(
     model: Transformer, hidden: torch.Tensor, asking: list[Session], readings: list[Reading],
     sampling: Sampling | None,
-) -> Heard:  # fmt: skip
-    """Project the rows that are read, reduce them, and bring everything to the host at once."""
-    config, device = model.config, model.device
+) -> Queued:  # fmt: skip
+    """Queue the projection of the rows that are read and the statistics over them."""
+    config = model.config
     k = min(max(session.wants.top for session in asking), config.vocab_size - 1)
-    rows, tokens, owners = _probe_index(asking, readings)
-    rows_there, tokens_there = torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
-    probed = torch.zeros(len(rows), device=device)
+    probes, owners = _probe_index(asking, readings)
+    probes_there = torch.from_numpy(probes).to(model.device, non_blocking=True)
     wants_kl = any(session.memory is not None for session in asking)
+    fused = model.has_static_shapes and sampling is None and not wants_kl
     step = len(hidden) if wants_kl else max(1, LOGITS_AT_ONCE // config.vocab_size)
     packed, kls = [], dict[int, torch.Tensor]()
+    probed = torch.zeros(probes.shape[1], device=model.device)
     for start in range(0, len(hidden), step):
-        logp = log_probs(model.logits(hidden[start : start + step]), config.mask_id)
-        packed.append(reduce_rows(logp, k, sampling.part(start, start + step) if sampling else None))
-        if len(rows):
-            here = (rows_there >= start) & (rows_there < start + step)
-            local = (rows_there - start).clamp(0, len(logp) - 1)
-            probed = torch.where(here, logp[local, tokens_there].exp(), probed)
+        logits = model.logits(hidden[start : start + step])
+        if fused:  # nobody needs the whole distribution: it never exists
+            numbers, log_total = _fused(logits, k, config.mask_id)
+            logp = logits
+        else:
+            logp, log_total = log_probs(logits, config.mask_id), None
+            numbers = reduce_rows(logp, k, sampling.part(start, start + step) if sampling else None)
+        packed.append(numbers.reshape(-1))
+        if probes.shape[1]:
+            probed = _probe(logp, log_total, probes_there, start, probed)
         if wants_kl:
             kls = _kl_of(asking, readings, logp)
+    parts = [*packed, *([probed] if probes.shape[1] else []), *kls.values()]
+    flat = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return Queued(flat, len(hidden), k, owners, {number: len(kl) for number, kl in kls.items()})
 
-    flat = torch.cat([part.reshape(-1) for part in packed] + [probed, *kls.values()]).cpu().numpy()
-    n = len(hidden) * (2 * k + 4)
-    stats = unpack(flat[:n].reshape(len(hidden), -1), k)
-    probes = {number: flat[n + part.start : n + part.stop] for number, part in owners.items()}
-    kl, at = {}, n + len(rows)
-    for number, values in kls.items():
-        kl[number] = flat[at : at + len(values)]
-        at += len(values)
-    return Heard(stats, probes, kl)
+
+def _probe(
+    logp: torch.Tensor, log_total: torch.Tensor | None, probes: torch.Tensor, start: int, found: torch.Tensor
+) -> torch.Tensor:
+    """Look up the probes whose rows lie in this part; the others keep what was found before."""
+    local, tokens = probes[0] - start, probes[1]
+    here = (local >= 0) & (local < len(logp))
+    local = local.clamp(0, len(logp) - 1)
+    value = logp[local, tokens].float()
+    return torch.where(here, torch.exp(value if log_total is None else value - log_total[local]), found)
+
+
+def _fused(logits: torch.Tensor, k: int, mask_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    from ripple.engine.fused_stats import reduce_logits  # needs Triton, which only GPU machines have
+
+    return reduce_logits(logits, k, mask_id)
 
 
 def _kl_of(asking: list[Session], readings: list[Reading], logp: torch.Tensor) -> dict[int, torch.Tensor]:
@@ -98,8 +139,8 @@ def _kl_of(asking: list[Session], readings: list[Reading], logp: torch.Tensor) -
     }
 
 
-def _probe_index(asking: list[Session], readings: list[Reading]) -> tuple[Ints, Ints, dict[int, slice]]:
-    """Return row and token of every probability that is asked for by name, and whose they are."""
+def _probe_index(asking: list[Session], readings: list[Reading]) -> tuple[Ints, dict[int, slice]]:
+    """Return row and token [2, n] of every probability that is asked for by name, and whose they are."""
     rows: list[int] = []
     tokens: list[int] = []
     owners: dict[int, slice] = {}
@@ -107,12 +148,16 @@ def _probe_index(asking: list[Session], readings: list[Reading]) -> tuple[Ints, 
         assert session.ask is not None
         start = len(rows)
         drafts = [reading.base, *reading.branches]
+        row_of: dict[tuple[int, int], int] = {}  # RPS probes one position for many tokens
         for draft, pos, token in session.ask.probes:
-            rows.append(drafts[draft].rows.start + int(np.searchsorted(drafts[draft].pos, pos)))
+            if (draft, pos) not in row_of:
+                found = int(np.searchsorted(drafts[draft].pos, pos))
+                row_of[draft, pos] = drafts[draft].rows.start + found
+            rows.append(row_of[draft, pos])
             tokens.append(token)
         if reading.shadow is not None:
             rows.extend(range(reading.shadow.rows.start, reading.shadow.rows.stop))
             tokens.extend(session.canvas.ids[reading.shadow.pos].tolist())
         if len(rows) > start:
             owners[session.number] = slice(start, len(rows))
-    return np.array(rows, dtype=np.int64), np.array(tokens, dtype=np.int64), owners
+    return np.array([rows, tokens], dtype=np.int64), owners

@@ -32,4 +32,5 @@ class Forward:
     read: torch.Tensor  # [n] indices into the S * T rows: whose hidden state is wanted
     slots: torch.Tensor | None = None  # [S] where the frozen keys lie; None: every key is live, in order
     slots_in_order: bool = False  # slots are 0, 1, ... S-1: the store can be used in place
+    shares_slots: bool = False  # several rows read one slot (exact lookahead): none of them may write to it
     keep: torch.Tensor | None = None  # [S] slots that take the keys of this forward; None: keep nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from ripple.errors import RippleError, unknown
 from ripple.models.checkpoint import read_weights
 from ripple.models.config import read_config
 from ripple.models.hub import resolve
+from ripple.models.records import ModelConfig, Weights
 from ripple.models.transformer import Transformer
 from ripple.text import Text
 
@@ -28,7 +30,18 @@ def load_model(
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     weights = read_weights(folder, config, target, DTYPES[dtype])
-    return Transformer(config, weights, fused), Text.load(folder, config)
+    return network(config, weights, fused), Text.load(folder, config)
+
+
+def network(config: ModelConfig, weights: Weights, fused: bool = True) -> Transformer:
+    """Return the network for these weights: with GPU kernels where they lie on a GPU and Triton is there."""
+    whole_tiles = config.head_dim >= 16 and config.head_dim.bit_count() == 1
+    on_gpu = weights.embed.device.type == "cuda"
+    if on_gpu and fused and whole_tiles and importlib.util.find_spec("triton"):
+        from ripple.models.fast import FastTransformer
+
+        return FastTransformer(config, weights)
+    return Transformer(config, weights, fused)
 
 
 def torch_device(name: str) -> torch.device:

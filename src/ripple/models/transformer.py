@@ -9,13 +9,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from ripple.models.attention import (
-    Visibility,
-    attend_branches_masked,
-    attend_branches_split,
-    attend_live,
-    visibility,
-)
+from ripple.models.attention import Visibility, attend_branches, attend_live, visibility
 from ripple.models.forward import Forward
 from ripple.models.kv import KVStore
 from ripple.models.records import LayerWeights, ModelConfig, Weights
@@ -32,14 +26,18 @@ class Transformer:
         self.fused = fused
         self.device = weights.embed.device
         self.dtype = weights.embed.dtype
-        self.split_branches = False  # the masked way won on every device tried: `ripple bench branches`
         self._cos = self._sin = torch.empty(0, config.head_dim)
+
+    @property
+    def has_static_shapes(self) -> bool:
+        """Whether a forward's tensors depend on its shape alone, so that a CUDA graph can hold it."""
+        return False
 
     @torch.inference_mode()
     def hidden(self, fwd: Forward, store: KVStore | None = None) -> Tensor:
         """Run the forward; return the normalised hidden states [n_read, d] of the rows in `fwd.read`."""
         cos, sin = self._rotation(fwd.pos)
-        seen = visibility(fwd, self.split_branches)
+        seen = visibility(fwd)
         x = self.weights.embed[fwd.ids]  # [S, T, d]
         for number, layer in enumerate(self.weights.layers):
             x = x + self._attention(number, layer, x, cos, sin, fwd, seen, store)
@@ -70,7 +68,7 @@ class Transformer:
         keys, values = k[:, :, :r], v[:, :, :r]
         if fwd.keep is not None:
             assert store is not None, "a forward that keeps its keys needs a store"
-            store.write(number, fwd.keep, keys, values)
+            store.write(number, fwd.keep, fwd.pos[:, :r], keys, values)
         if fwd.slots is not None:
             assert store is not None, "a forward on frozen keys needs a store"
             keys, values = store.overlay(
@@ -78,12 +76,7 @@ class Transformer:
             )
         out = attend_live(q[:, :, :r], keys, values, seen)
         if fwd.branch_len:
-            branch = (q[:, :, r:], keys, values, k[:, :, r:], v[:, :, r:], seen)
-            out_branch = (
-                attend_branches_split(*branch, fwd.branch_len)
-                if self.split_branches
-                else attend_branches_masked(*branch)
-            )
+            out_branch = attend_branches(q[:, :, r:], keys, values, k[:, :, r:], v[:, :, r:], seen)
             out = torch.cat([out, out_branch], dim=2)
         return F.linear(out.transpose(1, 2).reshape(n_canvases, n_rows, -1), layer.out)
 
@@ -102,16 +95,21 @@ class Transformer:
         return tuple(F.linear(x, w, b) for w, b in zip(torch.split(weight, widths), biases, strict=True))
 
     def _rotation(self, pos: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cos and sin [S, 1, T, head_dim] of the rows, from a table."""
-        n = max(self.config.max_positions, 1)
+        """Return cos and sin [S, 1, T, head_dim] of the rows."""
+        cos, sin = self._tables()
+        return cos[pos][:, None], sin[pos][:, None]
+
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        """Return cos and sin [positions, head_dim], computed once."""
         if len(self._cos) == 0:
+            n = max(self.config.max_positions, 1)
             half = torch.arange(0, self.config.head_dim, 2, dtype=torch.int64).float() / self.config.head_dim
             inverse = 1.0 / (self.config.rope_theta**half)
             angle = torch.arange(n).float()[:, None] * inverse
             angle = torch.cat([angle, angle], dim=-1).to(self.device)
             kept = torch.float32 if self.config.rope_fp32 else self.dtype
             self._cos, self._sin = angle.cos().to(kept), angle.sin().to(kept)
-        return self._cos[pos][:, None], self._sin[pos][:, None]
+        return self._cos, self._sin
 
     def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Rotate half-split pairs, in fp32 or in the activation dtype as the family's code does."""

@@ -1,0 +1,85 @@
+"""What this machine can do at best, measured, and what a forward costs at least: the two sides of a roofline.
+
+Arithmetic per forward, for q rows that each see k keys, h rows read by the head, and c canvases:
+  operations = 2 P q + 4 L H D q k + 2 V d h
+  bytes      = weights + 4 L K D k c (keys and values, once per canvas) + 2 V h (logits)
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from ripple.models.records import ModelConfig
+
+BF16 = 2  # bytes
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The two measured limits of a device."""
+
+    copy_tb_s: float  # device to device, bytes read plus bytes written
+    matmul_tflop_s: float  # 8,192 cubed in bf16, random data
+
+    def as_line(self) -> dict[str, Any]:
+        """Return the limits as plain values."""
+        return {name: round(value, 3) for name, value in asdict(self).items()}
+
+
+def ceilings(device: torch.device) -> Ceilings:
+    """Measure a large copy and a large matrix product."""
+    return Ceilings(_copy_tb_s(device), _matmul_tflop_s(device))
+
+
+def _copy_tb_s(device: torch.device) -> float:
+    n = 1 << (30 if device.type == "cuda" else 22)
+    source = torch.randn(n, device=device, dtype=torch.bfloat16)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / device_ms(lambda: target.copy_(source), device) / 1e9
+
+
+def _matmul_tflop_s(device: torch.device) -> float:
+    n = 8192 if device.type == "cuda" else 256
+    a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * n**3 / device_ms(lambda: a @ b, device) / 1e9
+
+
+def device_ms(work: Callable[[], Any], device: torch.device, n: int = 10) -> float:
+    """Return the device's time for one call of `work` in milliseconds: calls queue up, gaps vanish."""
+    work()
+    if device.type != "cuda":
+        start = time.perf_counter()
+        for _ in range(3):
+            work()
+        return (time.perf_counter() - start) / 3 * 1e3
+    times: list[float] = []
+    for _ in range(3):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+        begin.record()
+        for _ in range(n):
+            work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / n)
+    return statistics.median(times)
+
+
+def roof_ms(
+    config: ModelConfig, limits: Ceilings, n_rows: int, n_keys: float, n_head: int, n_canvases: int
+) -> float:
+    """Return the least time of a forward in milliseconds: the larger of its arithmetic and its traffic."""
+    c = config
+    per_layer = (c.n_heads * 2 + c.n_kv_heads * 2) * c.head_dim * c.d_model + 3 * c.d_ff * c.d_model
+    body, head = c.n_layers * per_layer, c.vocab_size * c.d_model
+    pairs = n_rows * n_keys
+    operations = 2 * body * n_rows + 4 * c.n_layers * c.n_heads * c.head_dim * pairs + 2 * head * n_head
+    keys = 2 * c.n_layers * c.n_kv_heads * c.head_dim * n_keys * n_canvases
+    traffic = BF16 * (body + head + keys + c.vocab_size * n_head)
+    return max(operations / limits.matmul_tflop_s, traffic / limits.copy_tb_s) / 1e9

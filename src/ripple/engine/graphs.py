@@ -1,0 +1,127 @@
+"""Forwards captured as CUDA graphs, so that a step costs the host one copy and one launch.
+
+A graph is bound to a shape, so shapes are rounded up to a few sizes: rows to whole tiles, branches to the
+usual numbers of candidates, canvases to powers of two. Whatever varies inside a size (positions, lengths,
+slots, what hides what) is data that the kernels read. A shape is run plainly when it is first met, which
+also compiles its kernels, and captured when it comes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ripple.canvas import Ints
+from ripple.engine.assemble import Packed, Shape, pack, shape_of, view
+from ripple.engine.plan import Group
+from ripple.models.kv import KVStore
+from ripple.models.transformer import Transformer
+
+Tensor = torch.Tensor
+BRANCHES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+FEW_ROWS, FEW_ROW_STEP = 64, 16  # a block is 32 rows, or 33 with the row that predicts its first token
+ROW_STEP = 64  # more rows are rounded up to whole half-tiles of the matrix products
+KEY_STEP = 256  # keys only decide how attention is split, so they can be rounded coarsely
+MOST_CANVASES = 64  # more of them keep the device busy without graphs
+MANY_ROWS = 1024  # so much work hides its launches, and exact shapes waste none of it
+MOST_GRAPHS = 96
+N_STAGES = 4
+
+
+def rounded(shape: Shape) -> Shape:
+    """Return the size that a shape is run at."""
+    g = next((size for size in BRANCHES if size >= shape.g), shape.g)
+    s = shape.s if shape.s <= 2 else 1 << (shape.s - 1).bit_length()
+    full = not shape.has_slots
+    r = _up(shape.r, FEW_ROW_STEP if shape.r <= FEW_ROWS and not full else ROW_STEP)
+    n_keys = _up(max(shape.n_keys, r if full else 0), KEY_STEP)
+    n_read = max(_up(shape.n_read, 32), 32 * s * (1 + g))
+    return Shape(s, r, g, shape.w, n_keys, n_read, shape.has_slots, shape.keeps)
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
+
+
+@dataclass(slots=True)
+class Captured:
+    """A graph, the buffer that feeds it and the tensor that it fills."""
+
+    graph: torch.cuda.CUDAGraph
+    flat: Tensor
+    hidden: Tensor
+
+
+class Graphs:
+    """Runs groups of strips on a GPU, by graph where a shape is known."""
+
+    def __init__(self, model: Transformer, store: KVStore) -> None:
+        self.model = model
+        self.store = store
+        self._met: set[Shape] = set()
+        self._graphs: dict[Shape, Captured] = {}
+        self._pool: Any = None  # where all graphs take their memory from
+        self._store_at = 0
+        self._staging = Staging()
+
+    def hidden(self, of: Group, read: Ints) -> Tensor:
+        """Return the hidden states [n_read, d] of a group; valid until the same shape runs again."""
+        exact = shape_of(of, len(read))
+        if of.shares_slots or exact.s > MOST_CANVASES or exact.s * exact.r >= MANY_ROWS:
+            return self._plain(pack(of, read, exact), fixed=False)
+        self._forget_moved_store()
+        packed = pack(of, read, rounded(exact))
+        shape = packed.shape
+        if shape not in self._graphs:
+            if shape not in self._met or len(self._graphs) >= MOST_GRAPHS:
+                self._met.add(shape)
+                return self._plain(packed)[: len(read)]
+            self._graphs[shape] = self._capture(packed)
+        captured = self._graphs[shape]
+        self._staging.copy(packed.flat, captured.flat)
+        captured.graph.replay()
+        return captured.hidden[: len(read)]
+
+    def _plain(self, packed: Packed, fixed: bool = True) -> Tensor:
+        there = torch.from_numpy(packed.flat).to(self.model.device)
+        return self.model.hidden(view(there, packed, fixed), self.store)
+
+    def _capture(self, packed: Packed) -> Captured:
+        there = torch.from_numpy(packed.flat).to(self.model.device)
+        forward = view(there, packed, fixed=True)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            hidden = self.model.hidden(forward, self.store)
+        self._pool = self._pool or graph.pool()
+        return Captured(graph, there, hidden)
+
+    def _forget_moved_store(self) -> None:
+        """Drop all graphs when the key store has moved: they would write where it was."""
+        if self.store.k.data_ptr() != self._store_at:
+            self._store_at = self.store.k.data_ptr()
+            self._graphs.clear()
+            self._pool = None
+
+
+class Staging:
+    """Page-locked buffers, used in turn, out of which the device copies while the host goes on."""
+
+    def __init__(self) -> None:
+        self._buffers = [torch.empty(0, dtype=torch.int64) for _ in range(N_STAGES)]
+        self._copied = [torch.cuda.Event() for _ in range(N_STAGES)]  # type: ignore[no-untyped-call]
+        self._turn = 0
+
+    def copy(self, flat: Ints, target: Tensor) -> None:
+        """Queue a copy of host integers to the device."""
+        self._turn = (self._turn + 1) % N_STAGES
+        self._copied[self._turn].synchronize()  # long over, unless one tick had as many forwards as stages
+        if len(self._buffers[self._turn]) < len(flat):
+            self._buffers[self._turn] = torch.empty(2 * len(flat), dtype=torch.int64, pin_memory=True)
+        staged = self._buffers[self._turn][: len(flat)]
+        np.copyto(staged.numpy(), flat)
+        target.copy_(staged, non_blocking=True)
+        self._copied[self._turn].record()

@@ -1,0 +1,230 @@
+"""Attention of live rows and isolated branches in one Triton launch, without a mask in memory.
+
+A tile of queries meets the canvas's keys, straight from the key store, then (if it holds branch rows) the
+keys of its own branches, straight from the q-k-v product. What a row may see follows from three small
+integers per row, so nothing of size rows x keys is ever written. With few rows and many keys, the keys are
+split among programs and the parts merged by their log-sum-exps.
+
+Grouped queries: the H / K query heads of a key head are rows of the same tile.
+Shapes: S canvases, T = R + G * W rows each, N keys, D head_dim.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from ripple.models.forward import Forward
+
+Tensor = torch.Tensor
+PROGRAMS_WANTED = 264  # two per multiprocessor of an H200: below this the keys are split
+LOG2_E = 1.4426950408889634  # scores are scaled by it, so that exp2 can be used
+LEAST_KEYS = 128  # a part smaller than this costs more to merge than it saves
+
+
+@triton.jit
+def _meet(q, k, v, sees, top, total, out, scale, MASKED: tl.constexpr, PRECISION: tl.constexpr):
+    """Add one tile of keys to the running softmax (maximum, sum, weighted values)."""
+    score = tl.dot(q, k, input_precision=PRECISION) * scale
+    if MASKED:
+        score = tl.where(sees, score, float("-inf"))
+    new_top = tl.maximum(top, tl.max(score, 1))
+    base = tl.where(new_top == float("-inf"), 0.0, new_top)  # a row that has seen nothing yet
+    share = tl.exp2(score - base[:, None])
+    fade = tl.exp2(top - base)
+    total = total * fade + tl.sum(share, 1)
+    out = tl.dot(share.to(v.dtype), v, out * fade[:, None], input_precision=PRECISION)
+    return new_top, total, out
+
+
+@triton.jit
+def _attend(
+    qkv, k_store, v_store, out, part, part_lse, slots, key_len, hidden, own_len, scale,
+    n_rows, n_live, first_row, w, part_len, slot_stride, head_stride, n_canvases,
+    H: tl.constexpr, K: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    PARTS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    GROUP: tl.constexpr = H // K
+    tile, kv_head = tl.program_id(0), tl.program_id(1)
+    canvas, piece = (tl.program_id(2) // PARTS).to(tl.int64), tl.program_id(2) % PARTS
+    flat = first_row * GROUP + tile * BM + tl.arange(0, BM)  # (row, query head of the group)
+    exists = flat < n_rows * GROUP
+    flat = tl.minimum(flat, n_rows * GROUP - 1)
+    row, head = flat // GROUP, kv_head * GROUP + flat % GROUP
+    there = canvas * n_rows + row
+    d = tl.arange(0, D)
+    width: tl.constexpr = (H + 2 * K) * D
+    q = tl.load(qkv + (there * width + head * D)[:, None] + d[None, :])
+    in_branch = row >= n_live
+    hidden_at = hidden + (canvas * (n_rows - n_live) + row - n_live) * 2
+    lo = tl.load(hidden_at, mask=in_branch, other=0)
+    hi = tl.load(hidden_at + 1, mask=in_branch, other=0)
+    has_branch = tl.max(row) >= n_live
+
+    top = tl.full([BM], float("-inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    n_keys = tl.load(key_len + canvas).to(tl.int32)
+    home = tl.load(slots + canvas) * slot_stride + kv_head * head_stride
+    start, stop = piece * part_len, tl.minimum((piece + 1) * part_len, n_keys)
+    top, total, acc = _canvas_keys(
+        q, k_store + home, v_store + home, start, stop, lo, hi, in_branch, top, total, acc, scale,
+        D, BN, PRECISION,
+    )  # fmt: skip
+    if has_branch & (piece == PARTS - 1):
+        own = qkv + (canvas * n_rows + n_live) * width + (H + kv_head) * D
+        branch = tl.where(in_branch, (row - n_live) // w, -1)
+        top, total, acc = _own_keys(
+            q, own, own_len + canvas * ((n_rows - n_live) // w), branch, w, top, total, acc, scale,
+            K, D, width, BN, PRECISION,
+        )  # fmt: skip
+    acc = acc / tl.where(total == 0.0, 1.0, total)[:, None]
+    if PARTS == 1:
+        to = out + (there * H + head)[:, None] * D + d[None, :]
+        tl.store(to, acc.to(q.dtype), mask=exists[:, None])
+    else:
+        n_here = n_rows - first_row
+        at = ((piece * n_canvases + canvas) * n_here + row - first_row) * H + head
+        tl.store(part + at[:, None] * D + d[None, :], acc, mask=exists[:, None])
+        tl.store(part_lse + at, top + tl.log2(total), mask=exists)
+
+
+@triton.jit
+def _range(
+    q, keys, values, start, stop, limit, lo, hi, top, total, acc, scale,
+    MASKED: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Meet the tiles of keys from start to stop; unmasked ones must lie whole below `limit`."""
+    d, n = tl.arange(0, D), tl.arange(0, BN)
+    for at in range(start, stop, BN):
+        j = at + n
+        if MASKED:
+            inside = j < limit
+            k = tl.load(keys + j[None, :] * D + d[:, None], mask=inside[None, :], other=0.0)
+            v = tl.load(values + j[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
+            sees = inside[None, :] & ((j[None, :] < lo[:, None]) | (j[None, :] >= hi[:, None]))
+            top, total, acc = _meet(q, k, v, sees, top, total, acc, scale, True, PRECISION)
+        else:
+            k = tl.load(keys + j[None, :] * D + d[:, None])
+            v = tl.load(values + j[:, None] * D + d[None, :])
+            top, total, acc = _meet(q, k, v, None, top, total, acc, scale, False, PRECISION)
+    return top, total, acc
+
+
+@triton.jit
+def _canvas_keys(
+    q, keys, values, start, stop, lo, hi, in_branch, top, total, acc, scale,
+    D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Meet the keys start ... stop-1 of the store; only tiles with hidden keys and the last need a mask."""
+    whole = start + tl.maximum(stop - start, 0) // BN * BN
+    hides = tl.max(in_branch.to(tl.int32)) > 0
+    first = tl.min(tl.where(in_branch, lo, 1 << 30)).to(tl.int32)
+    last = tl.max(tl.where(in_branch, hi, 0)).to(tl.int32)
+    hidden_from = tl.where(hides, start + tl.maximum(first - start, 0) // BN * BN, whole)
+    hidden_from = tl.minimum(hidden_from, whole)
+    hidden_to = tl.where(hides, start + (tl.maximum(last - start, 0) + BN - 1) // BN * BN, whole)
+    hidden_to = tl.maximum(tl.minimum(hidden_to, whole), hidden_from)
+    top, total, acc = _range(
+        q, keys, values, start, hidden_from, stop, lo, hi, top, total, acc, scale, False, D, BN, PRECISION
+    )
+    if hides:
+        top, total, acc = _range(
+            q, keys, values, hidden_from, hidden_to, stop, lo, hi, top, total, acc, scale,
+            True, D, BN, PRECISION,
+        )  # fmt: skip
+        top, total, acc = _range(
+            q, keys, values, hidden_to, whole, stop, lo, hi, top, total, acc, scale, False, D, BN, PRECISION
+        )
+    return _range(q, keys, values, whole, stop, stop, lo, hi, top, total, acc, scale, True, D, BN, PRECISION)
+
+
+@triton.jit
+def _own_keys(
+    q, own, own_len, branch, w, top, total, acc, scale,
+    K: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Meet the rows of the tile's own branches; each row sees only the branch it belongs to."""
+    d, n = tl.arange(0, D), tl.arange(0, BN)
+    from_row, to_row = tl.maximum(tl.min(branch), 0) * w, (tl.max(branch) + 1) * w
+    for at in range(from_row, to_row, BN):
+        c = at + n
+        inside = c < to_row
+        k = tl.load(own + c[None, :] * WIDTH + d[:, None], mask=inside[None, :], other=0.0)
+        v = tl.load(own + K * D + c[:, None] * WIDTH + d[None, :], mask=inside[:, None], other=0.0)
+        real = inside & (c % w < tl.load(own_len + c // w, mask=inside, other=0))
+        sees = real[None, :] & ((c // w)[None, :] == branch[:, None])
+        top, total, acc = _meet(q, k, v, sees, top, total, acc, scale, True, PRECISION)
+    return top, total, acc
+
+
+@triton.jit
+def _merge(
+    part, part_lse, out, n_flat, n_here, n_rows, first_row,
+    H: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Weigh the parts of one (row, head) by their log-sum-exps."""
+    at = tl.program_id(0).to(tl.int64)
+    p, d = tl.arange(0, PADDED), tl.arange(0, D)
+    exists = p < PARTS
+    lse = tl.load(part_lse + p * n_flat + at, mask=exists, other=float("-inf"))
+    weight = tl.exp2(lse - tl.max(lse, 0))
+    values = tl.load(part + ((p * n_flat + at) * D)[:, None] + d[None, :], mask=exists[:, None], other=0.0)
+    merged = tl.sum(values * weight[:, None], 0) / tl.sum(weight, 0)
+    row, head = at // H, at % H
+    there = row // n_here * n_rows + row % n_here + first_row
+    tl.store(out + (there * H + head) * D + d, merged.to(out.dtype.element_ty))
+
+
+def attend(
+    qkv: Tensor, k_store: Tensor, v_store: Tensor, slots: Tensor, key_len: Tensor, fwd: Forward, n_heads: int,
+    first_row: int = 0, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Attend the rows of each canvas from `first_row` on; return [S * T, H * D], or fill `out`.
+
+    `qkv` is [S * T, (H + 2K) * D], already rotated; the stores are [slots, K, N, D] and already hold the
+    live rows' keys. Branch keys are read from `qkv`.
+    """
+    n_canvases, n_rows = fwd.pos.shape
+    _, k_heads, _, d = k_store.shape
+    group = n_heads // k_heads
+    bm, bn, warps, stages = _tile((n_rows - first_row) * group, qkv.dtype)
+    n_tiles = triton.cdiv((n_rows - first_row) * group, bm)
+    n_programs = n_tiles * k_heads * n_canvases
+    parts = 1
+    while parts < 16 and n_programs * parts < PROGRAMS_WANTED and fwd.n_keys >= 2 * parts * LEAST_KEYS:
+        parts *= 2
+    part_len = triton.cdiv(triton.cdiv(fwd.n_keys, parts), bn) * bn
+    n_here = n_rows - first_row
+    n_flat = n_canvases * n_here * n_heads
+    if out is None:
+        out = qkv.new_empty(n_canvases * n_rows, n_heads * d)
+    part = torch.empty(parts * n_flat * d if parts > 1 else 0, device=qkv.device)
+    part_lse = torch.empty(parts * n_flat if parts > 1 else 0, device=qkv.device)
+    hidden = own_len = slots  # neither is read without branches
+    if fwd.hidden is not None:
+        assert fwd.own_len is not None, "the kernel wants every branch's length"
+        hidden, own_len = fwd.hidden, fwd.own_len
+    w = max(1, fwd.branch_len)
+    _attend[(n_tiles, k_heads, n_canvases * parts)](
+        qkv, k_store, v_store, out, part, part_lse, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E,
+        n_rows, fwd.n_live, first_row, w, part_len, k_store.stride(0), k_store.stride(1), n_canvases,
+        H=n_heads, K=k_heads, D=d, BM=bm, BN=bn, PARTS=parts,
+        PRECISION="ieee" if qkv.dtype == torch.float32 else "tf32", num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+    if parts > 1:
+        _merge[(n_flat,)](
+            part, part_lse, out, n_flat, n_here, n_rows, first_row, H=n_heads, PARTS=parts,
+            PADDED=triton.next_power_of_2(parts), D=d, num_warps=1,
+        )  # fmt: skip
+    return out
+
+
+def _tile(n_query_rows: int, dtype: torch.dtype) -> tuple[int, int, int, int]:
+    """Return rows and keys of a tile, warps and pipeline stages."""
+    if dtype == torch.float32:
+        return 32, 32, 4, 1
+    if n_query_rows <= 32:
+        return 32, 64, 4, 3
+    return (64, 64, 4, 3) if n_query_rows <= 512 else (128, 64, 8, 3)

@@ -1,0 +1,132 @@
+"""The same network with its GPU kernels: nothing between two matrix products costs more than one launch.
+
+Keys and values of live rows go straight into the key store (a scratch one when nothing is cached) and
+attention reads them there, so a cached step touches each frozen key once and copies none. Every tensor has a
+shape that depends on the forward's shape alone, so that engine/graphs.py can capture the whole of it.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from ripple.models import skinny
+from ripple.models.attention_kernel import attend
+from ripple.models.forward import Forward
+from ripple.models.kernels import add_norm, rotate_and_store, silu_mul
+from ripple.models.kv import KVStore
+from ripple.models.records import LayerWeights
+from ripple.models.transformer import Transformer
+
+Tensor = torch.Tensor
+
+
+class FastTransformer(Transformer):
+    """A transformer on a GPU. Strips that share a slot (exact lookahead) run on the plain path."""
+
+    _side: torch.cuda.Stream | None = None
+
+    @property
+    def has_static_shapes(self) -> bool:
+        """Whether a forward's tensors depend on its shape alone, so that a CUDA graph can hold it."""
+        return self.device.type == "cuda"
+
+    @torch.inference_mode()
+    def hidden(self, fwd: Forward, store: KVStore | None = None) -> Tensor:
+        """Run the forward; return the normalised hidden states [n_read, d] of the rows in `fwd.read`."""
+        if fwd.shares_slots or not self.fused:
+            return super().hidden(fwd, store)
+        keys = _Keys(fwd, store, self)
+        if fwd.hidden is not None and fwd.own_len is None:
+            n_branches = fwd.hidden.shape[1] // fwd.branch_len
+            fwd.own_len = fwd.ids.new_full((len(fwd.ids), n_branches), fwd.branch_len)
+        cos, sin = self._tables()
+        c, eps = self.config, self.config.norm_eps
+        x = self.weights.embed[fwd.ids.reshape(-1)]  # [S * T, d]
+        parts: Tensor | None = None  # of the last product, still to be added to x
+        last = len(self.weights.layers) - 1
+        for number, layer in enumerate(self.weights.layers):
+            qkv = self._qkv(layer, add_norm(x, parts, layer.attn_norm, eps))
+            k, v = keys.of_layer(number)
+            rotate_and_store(qkv, fwd.pos, cos, sin, k, v, keys.slots, fwd.n_live, c.n_heads, c.rope_fp32)
+            out = (
+                self._attend_all_live(qkv, k, v, keys, fwd)
+                if keys.all_live
+                else attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads)
+            )
+            if number == last:  # from here on only the rows that are read matter
+                x, out = x[fwd.read], out[fwd.read]
+            parts = _add_product(x, out, layer.out)
+            normed = add_norm(x, parts, layer.mlp_norm, eps)
+            parts = _add_product(x, _gated(normed, layer.gate_up), layer.down)
+        return add_norm(x, parts, self.weights.norm, eps)
+
+    def _attend_all_live(self, qkv: Tensor, k: Tensor, v: Tensor, keys: _Keys, fwd: Forward) -> Tensor:
+        """Attend where every key was just computed: the library's kernel for the canvas, ours for branches.
+
+        Branches are few and the canvas's last wave leaves multiprocessors idle, so they run beside it.
+        """
+        c, r = self.config, fwd.n_live
+        n_canvases, n_rows = fwd.pos.shape
+        heads = qkv.view(n_canvases, n_rows, -1, c.head_dim)[:, :r].transpose(1, 2)
+        q, keys_here, values = torch.split(heads, [c.n_heads, c.n_kv_heads, c.n_kv_heads], dim=1)
+        grouped = c.n_heads != c.n_kv_heads
+        if n_rows == r:
+            out = F.scaled_dot_product_attention(q, keys_here, values, enable_gqa=grouped)
+            return out.transpose(1, 2).reshape(n_canvases * n_rows, -1)
+        both = qkv.new_empty(n_canvases, n_rows, c.n_heads * c.head_dim)
+        here = torch.cuda.current_stream()
+        self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._side.wait_stream(here)
+        with torch.cuda.stream(self._side):
+            attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads, r, both)
+        out = F.scaled_dot_product_attention(q, keys_here, values, enable_gqa=grouped)
+        both[:, :r] = out.transpose(1, 2).reshape(n_canvases, r, -1)
+        here.wait_stream(self._side)
+        return both.view(n_canvases * n_rows, -1)
+
+    def _qkv(self, layer: LayerWeights, normed: Tensor) -> Tensor:
+        if skinny.fits(len(normed), layer.qkv) and layer.qkv.shape[0] >= 64 * skinny.LEAST_PROGRAMS:
+            return skinny.linear(normed, layer.qkv, layer.qkv_bias)
+        return F.linear(normed, layer.qkv, layer.qkv_bias)
+
+
+def _add_product(x: Tensor, y: Tensor, weight: Tensor) -> Tensor | None:
+    """Add y @ weight.T to x: at once, or as parts that the next normalisation adds."""
+    if skinny.fits(len(x), weight):
+        return skinny.linear_parts(y, weight)
+    x.addmm_(y, weight.t())
+    return None
+
+
+def _gated(x: Tensor, gate_up: Tensor) -> Tensor:
+    if skinny.fits(len(x), gate_up):
+        return skinny.gated(x, gate_up)
+    return silu_mul(F.linear(x, gate_up))
+
+
+class _Keys:
+    """Where this forward's keys lie: slots of the store, or one layer of scratch that every layer reuses."""
+
+    def __init__(self, fwd: Forward, store: KVStore | None, model: Transformer) -> None:
+        n_canvases, c = len(fwd.ids), model.config
+        slots = fwd.slots if fwd.slots is not None else fwd.keep
+        if slots is None:
+            shape = (2, 1, n_canvases, c.n_kv_heads, fwd.n_keys, c.head_dim)
+            self._k, self._v = torch.empty(shape, device=model.device, dtype=model.dtype)
+            slots = torch.arange(n_canvases, device=model.device)
+        else:
+            assert store is not None, "a forward on frozen keys needs a store"
+            self._k, self._v = store.k, store.v
+        self.slots = slots
+        # The library's attention knows no lengths, so it is for canvases of one length.
+        self.all_live = fwd.key_len is None and fwd.n_live == fwd.n_keys and model.device.type == "cuda"
+        key_len = fwd.key_len
+        if key_len is None:
+            key_len = torch.full((n_canvases,), fwd.n_keys, device=model.device)
+        self.key_len = key_len
+
+    def of_layer(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return the keys and values [slots, kv heads, N, head_dim] of a layer."""
+        at = number if len(self._k) > 1 else 0
+        return self._k[at], self._v[at]

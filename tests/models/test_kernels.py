@@ -1,0 +1,140 @@
+"""The GPU kernels against the plain code, run on the CPU by Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ripple.caches import Cache, DualCache, NoCache, PrefixCache
+from ripple.decoders import Decoder, Lopa, Wino
+from ripple.engine.engine import Engine
+from ripple.engine.plan import Reading
+from ripple.engine.result import Settings
+from ripple.models.forward import Forward
+from ripple.models.shapes import SHAPES, random_network
+from ripple.models.transformer import Transformer, rms_norm
+
+pytest.importorskip("triton", reason="Triton is not installed")
+from ripple.models import attention_kernel, kernels, skinny
+from ripple.models.fast import FastTransformer
+
+SMALL = {"d_model": 32, "n_layers": 2, "n_heads": 4, "head_dim": 16, "d_ff": 32, "vocab_size": 200}
+IDS = {"mask_id": 199, "end_ids": (198,), "max_positions": 256}
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    torch.manual_seed(0)
+
+
+def close(a: torch.Tensor, b: torch.Tensor, tolerance: float = 1e-5) -> bool:
+    return float((a.float() - b.float()).norm() / b.float().norm()) < tolerance
+
+
+def test_normalising_adds_the_parts_first_and_keeps_the_sum() -> None:
+    x, parts, weight = torch.randn(5, 48), torch.randn(3, 5, 48), torch.randn(48)
+    total = x + parts.sum(0)
+    assert close(kernels.add_norm(x, parts, weight, 1e-5), rms_norm(total, weight, 1e-5))
+    assert close(x, total)
+    assert close(kernels.add_norm(x, None, weight, 1e-5), rms_norm(total, weight, 1e-5))
+
+
+@pytest.mark.parametrize("n_rows", [16, 48])
+def test_products_for_few_rows_equal_the_librarys(n_rows: int) -> None:
+    x, weight, bias = torch.randn(n_rows, 256), torch.randn(128, 256), torch.randn(128)
+    assert skinny.fits(n_rows, weight) and not skinny.fits(n_rows + 1, weight)
+    assert close(skinny.linear(x, weight, bias), F.linear(x, weight, bias))
+    parts = skinny.linear_parts(x, weight)
+    assert len(parts) > 1 and close(parts.sum(0), F.linear(x, weight))
+    gate, up = F.linear(x, weight).chunk(2, dim=-1)
+    assert close(skinny.gated(x, weight), F.silu(gate) * up)
+    assert close(kernels.silu_mul(F.linear(x, weight)), F.silu(gate) * up)
+
+
+def dense_attention(
+    qkv: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slots: torch.Tensor, n_keys: torch.Tensor,
+    fwd: Forward, n_heads: int,
+) -> torch.Tensor:  # fmt: skip
+    """Attend row by row, from the definition of what a row sees."""
+    s, t = fwd.pos.shape
+    kv_heads, d, r, w = k.shape[1], k.shape[3], fwd.n_live, fwd.branch_len
+    x, out = qkv.view(s, t, -1, d), torch.zeros(s, t, n_heads, d)
+    for c in range(s):
+        for row in range(t):
+            for h in range(n_heads):
+                kv, n = h * kv_heads // n_heads, int(n_keys[c])
+                keys, values = k[slots[c], kv, :n], v[slots[c], kv, :n]
+                if row >= r:
+                    assert fwd.hidden is not None and fwd.own_len is not None
+                    lo, hi = fwd.hidden[c, row - r].tolist()
+                    seen = (torch.arange(n) < lo) | (torch.arange(n) >= hi)
+                    branch = (row - r) // w
+                    own = slice(r + branch * w, r + branch * w + int(fwd.own_len[c, branch]))
+                    keys = torch.cat([keys[seen], x[c, own, n_heads + kv]])
+                    values = torch.cat([values[seen], x[c, own, n_heads + kv_heads + kv]])
+                out[c, row, h] = torch.softmax(keys @ x[c, row, h] * d**-0.5, dim=0) @ values
+    return out.reshape(s * t, -1)
+
+
+@pytest.mark.parametrize(
+    ("s", "r", "g", "w", "n", "kv_heads", "first"),
+    [(2, 5, 3, 4, 70, 2, 0), (1, 33, 0, 0, 100, 1, 0), (2, 40, 2, 4, 40, 4, 40), (1, 8, 2, 33, 90, 1, 0)],
+)
+@pytest.mark.parametrize("split", [False, True])
+def test_attention_sees_what_it_may_see(
+    s: int, r: int, g: int, w: int, n: int, kv_heads: int, first: int, split: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(attention_kernel, "PROGRAMS_WANTED", 1000 if split else 1)
+    monkeypatch.setattr(attention_kernel, "LEAST_KEYS", 16)
+    t, d, h = r + g * w, 16, 4
+    zeros = torch.zeros(s, t, dtype=torch.int64)
+    hidden = torch.randint(10, 30, (s, g * w, 2))
+    hidden[..., 1] = hidden[..., 0] + torch.randint(1, 9, (s, g * w))
+    own_len = torch.randint(1, w + 1, (s, g)) if g else None
+    fwd = Forward(zeros, zeros, r, w, n, None, hidden if g else None, own_len, zeros[:, 0])
+    k, v = torch.randn(2, 3, kv_heads, n + 5, d)
+    qkv = torch.randn(s * t, (h + 2 * kv_heads) * d)
+    slots, n_keys = torch.tensor([2, 0])[:s], torch.tensor([n, n - 7])[:s]
+    out = torch.zeros(s * t, h * d)
+    attention_kernel.attend(qkv, k, v, slots, n_keys, fwd, h, first, out)
+    rows = torch.arange(s * t) % t >= first
+    assert close(out[rows], dense_attention(qkv, k, v, slots, n_keys, fwd, h)[rows])
+    assert not out[~rows].any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "kv_heads", "cache", "decoder"),
+    [
+        ("llada-8b", 4, NoCache(), Lopa(k=2)),
+        ("llada-8b", 4, DualCache(), Wino(tau1=0.05, tau2=0.03)),
+        ("dream-7b", 2, PrefixCache(), Lopa(k=2)),
+        ("dream-7b", 2, DualCache(keep_prompt=True), Lopa(k=2)),
+    ],
+)
+def test_the_network_with_kernels_equals_the_plain_one(
+    shape: str, kv_heads: int, cache: Cache, decoder: Decoder
+) -> None:
+    config = replace(SHAPES[shape], n_kv_heads=kv_heads, **SMALL, **IDS)  # type: ignore[arg-type]
+    plain = random_network(config, torch.device("cpu"), torch.float32)
+    fast = FastTransformer(config, plain.weights)
+    engine = Engine(plain)
+    sessions = [engine.submit(list(range(3, 3 + n)), Settings(decoder, 12, 4, cache)) for n in (5, 9)]
+    for _ in range(3):  # the opening forward, then some that look ahead
+        engine.tick()
+        asking = [session for session in sessions if session.ask is not None]
+        assert asking, "the decoder was done too soon to compare anything"
+        by_plain = hidden_of(engine, plain, [session.lay_out(packed=True) for session in asking])
+        by_fast = hidden_of(engine, fast, [session.lay_out(packed=True) for session in asking])
+        assert close(by_fast, by_plain)
+
+
+def hidden_of(engine: Engine, model: Transformer, readings: list[Reading]) -> torch.Tensor:
+    before, engine.model = engine.model, model
+    try:
+        return engine.hidden_states(readings)
+    finally:
+        engine.model = before
