@@ -30,6 +30,16 @@ from tests.benchmarks import rows
         ("It is -7", "[invalid]", "-7"),
         ("the ratio is 3/4", "[invalid]", "4"),  # fractions are not read: the harness's rule
         ("12 apples, then nothing ...", "[invalid]", "..."),  # dots count as a number there
+        ("3 kg, so 1,250.50 dollars\n#### 1,250.50 dollars", "1,250.50", "1,250.50"),  # units behind it
+        ("#### 7\n#### 8\n#### nine", "7", "8"),
+        ("#### - 5", "[invalid]", "5"),  # a blank behind the sign
+        ("####  12", "[invalid]", "12"),
+        ("temperature: -12.5 degrees", "[invalid]", "-12.5"),
+        ("50% of 80 is 40.", "[invalid]", "40."),
+        (r"so it is \boxed{18}", "[invalid]", "18"),
+        (r"$\frac{3}{4}$", "[invalid]", "4"),
+        ("#### 1.000.000", "1.000.000", "1.000.000"),
+        ("٣ apples", "[invalid]", "[invalid]"),  # only ASCII digits
         ("no digits", "[invalid]", "[invalid]"),
         ("", "[invalid]", "[invalid]"),
     ],
@@ -135,6 +145,11 @@ SAME = [
     (r"x \leq 3", r"x\le3"),
     (".5", "0.50"),
     (r"\boxed{7}", "7"),
+    (r"-1,000\text{ m/s}", "-1000"),
+    (r"\text{ 5 } ", "5"),
+    (r"(-\infty, 2] \cup [3, +\infty)", r"(-\infty,2]\cup[3,\infty)"),
+    (r"\tfrac{-7}{3}", r"-\frac73"),
+    ("007", "7"),
 ]
 DIFFERENT = [
     ("1", "-1"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 import ripple.benchmarks.clean as clean
 import ripple.benchmarks.mbpp as mbpp
-from ripple.benchmarks import open_benchmark
+from ripple.benchmarks import CodeBenchmark, open_benchmark
 from ripple.errors import RippleError
 from tests.benchmarks import rows
 
@@ -136,3 +137,41 @@ def test_code_is_refused_unless_allowed(name: str, data: Path) -> None:
             call()
     open_benchmark(name, data, allow_code=True).check_ready()
     open_benchmark("gsm8k", data).check_ready()
+
+
+ATTACKS = {
+    "fork bomb": ("import os\nwhile True:\n    os.fork()", "sandbox: no os.fork"),
+    "threads without end": (
+        "import threading\nwhile True:\n    threading.Thread(target=add).start()",
+        "thread",
+    ),
+    "endless loop": ("while True:\n    pass", "timeout"),
+    "sleep": ("import time\ntime.sleep(99)", "timeout"),
+    "memory hog": ("x = []\nwhile True:\n    x.append(bytearray(10**8))", "MemoryError"),
+    "file write": ("open('stolen', 'w').write('x')", "sandbox: no writing"),
+    "file removal": ("import os\nos.remove('stolen')", "sandbox: no os.remove"),
+    "network": ("import socket\nsocket.create_connection(('127.0.0.1', 9), 1)", "sandbox: no "),
+    "another program": ("import subprocess\nsubprocess.run(['true'])", "sandbox: no "),
+    "early success": ("import os\nos._exit(0)", "stopped early"),
+    "output flood": ("while True:\n    print('x' * 10**6)", "timeout"),
+    "a lie about equality": (
+        "class Any:\n    def __eq__(self, other):\n        raise SystemExit(0)\n"
+        "def add(x):\n    return Any()",
+        "stopped early",
+    ),
+}
+
+
+def test_what_a_response_tries_ends_in_a_mark_of_zero(data: Path) -> None:
+    bench = open_benchmark("mbpp", data, allow_code=True)
+    assert isinstance(bench, CodeBenchmark)
+    bench.timeout_s = 1.0
+    item = bench.generate("test", 0)
+    working = "def add(x):\n  return x + 11\n"  # every attack comes with a solution that would pass
+    texts = [f"{working}{code}" for code, _ in ATTACKS.values()]
+    began = time.monotonic()
+    verdicts = dict(zip(ATTACKS, bench.details([item] * len(texts), texts, 4), strict=True))
+    assert {name for name, verdict in verdicts.items() if any(verdict.marks.values())} == set()
+    for name, (_, reason) in ATTACKS.items():
+        assert reason in verdicts[name].found["strict"], name
+    assert time.monotonic() - began < 30 and bench.score(item, working)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -71,3 +72,11 @@ def test_mistakes_are_one_sentence(
     assert main(["eval", *argv, "--json"]) == 2
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
+
+
+def test_the_harness_is_an_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["lm-eval", "--model", "ripple", "--tasks", "gsm8k"]) == 2
+    assert capsys.readouterr().err == (
+        "ripple: ripple lm-eval needs lm-evaluation-harness: pip install 'ripple-dllm[lm-eval]'.\n"
+    )

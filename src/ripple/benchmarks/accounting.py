@@ -1,4 +1,4 @@
-"""Counts the tokens of a response, by our definition and by Fast-dLLM's.
+"""Counts the tokens of a response as Fast-dLLM does, beside our own count, which the engine keeps.
 
 Speeds in tokens per second can be compared only when the same tokens are counted. Ours: everything up to
 and including the first end token, which is what a reader receives. Fast-dLLM's script decodes the whole
@@ -8,29 +8,12 @@ that are not its one EOS id, so a second end token such as `<|eot_id|>` counts, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from ripple.benchmarks.base import cut
 
 Decode = Callable[[Sequence[int]], str]
 Encode = Callable[[str], Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
-    """The two counts of one response."""
-
-    ours: int
-    fast_dllm: int
-
-
-def count_ours(ids: Sequence[int], end_ids: Collection[int]) -> int:
-    """Count up to and including the first end token, or all where there is none."""
-    for place, token in enumerate(ids):
-        if token in end_ids:
-            return place + 1
-    return len(ids)
 
 
 def count_fast_dllm(
@@ -43,16 +26,3 @@ def count_fast_dllm(
     """
     counted = encode(cut(decode(ids), stops)) if cuts else ids
     return sum(token != eos_id for token in counted)
-
-
-def count_tokens(
-    ids: Sequence[int],
-    end_ids: Collection[int],
-    eos_id: int,
-    stops: Sequence[str],
-    decode: Decode,
-    encode: Encode,
-    cuts: bool = True,
-) -> TokenCounts:
-    """Return both counts of one response."""
-    return TokenCounts(count_ours(ids, end_ids), count_fast_dllm(ids, eos_id, stops, decode, encode, cuts))

@@ -1,4 +1,4 @@
-"""Reads benchmark files as their publishers wrote them: JSON lines, the same gzipped, or one JSON array.
+"""Reads benchmark files as their publishers wrote them: JSON lines, plain or gzipped, a JSON array, Parquet.
 
 Every complaint is one sentence with the file and the line. The checksum is taken over the uncompressed
 bytes, so that a file and its gzipped copy are known to be the same data.
@@ -19,6 +19,7 @@ from ripple.errors import RippleError
 
 Row = dict[str, Any]
 Fields = Mapping[str, type]
+_PARQUET = b"PAR1"  # how every such file begins
 
 # Checksums of the uncompressed files as published: a result on other bytes is a result on other data.
 PUBLISHED = {
@@ -38,7 +39,7 @@ class Source:
     path: Path
     sha256: str  # of the uncompressed bytes
     rows: tuple[Row, ...]
-    lines: tuple[int, ...]  # where each row stands in the file
+    lines: tuple[int, ...]  # where each row stands in the file; for Parquet the number of the row
 
     @property
     def published(self) -> str:
@@ -47,7 +48,7 @@ class Source:
 
     def describe(self) -> str:
         """Say in one line which file this is, with its checksum."""
-        whose = self.published or "not a file we know from its publisher"
+        whose = self.published or _hub_origin(self.path) or "not a file we know from its publisher"
         return f"{self.path.name}: {len(self.rows)} rows, sha256 {self.sha256} ({whose})"
 
     def complain(self, index: int, what: str) -> RippleError:
@@ -76,12 +77,7 @@ def beside(path: Path, names: Sequence[str]) -> Path | None:
 def read(path: Path, fields: Fields) -> Source:
     """Read a file whose every row has these fields of these types."""
     raw = _bytes(path)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise RippleError(f"{path}, line {line}: not UTF-8 text.") from None
-    source = _array(path, text) if text.lstrip()[:1] == "[" else _lines(path, text)
+    source = _parquet(path, raw) if raw[:4] == _PARQUET else _text(path, raw)
     if not source[0]:
         raise RippleError(f"{path} holds no rows.")
     made = Source(path, hashlib.sha256(raw).hexdigest(), source[0], source[1])
@@ -105,6 +101,39 @@ def _bytes(path: Path) -> bytes:
         return gzip.decompress(raw)
     except (OSError, EOFError, zlib.error):
         raise RippleError(f"{path} is gzipped, but damaged or cut short.") from None
+
+
+def _text(path: Path, raw: bytes) -> tuple[tuple[Row, ...], tuple[int, ...]]:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise RippleError(f"{path}, line {line}: not UTF-8 text.") from None
+    return _array(path, text) if text.lstrip()[:1] == "[" else _lines(path, text)
+
+
+def _parquet(path: Path, raw: bytes) -> tuple[tuple[Row, ...], tuple[int, ...]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise RippleError(
+            f"{path} is a Parquet file, and reading it needs pyarrow: pip install 'ripple-dllm[hub]'."
+        ) from None
+    try:
+        rows = pyarrow.parquet.read_table(pyarrow.BufferReader(raw)).to_pylist()
+    except (OSError, ValueError):  # pyarrow's own errors are among these
+        raise RippleError(f"{path} is a Parquet file, but damaged or cut short.") from None
+    return tuple(rows), tuple(range(1, len(rows) + 1))
+
+
+def _hub_origin(path: Path) -> str:
+    """Return the hub's data set and commit, where a file lies in the hub's cache, or nothing."""
+    for folder in path.parents:
+        if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("datasets--"):
+            name = folder.parent.parent.name.removeprefix("datasets--").replace("--", "/")
+            return f"{name} on the hub, commit {folder.name}"
+    return ""
 
 
 def _lines(path: Path, text: str) -> tuple[tuple[Row, ...], tuple[int, ...]]:

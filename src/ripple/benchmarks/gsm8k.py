@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import ripple.benchmarks.hub as hub
 from ripple.benchmarks.base import Benchmark, Verdict, check_shots, cut
 from ripple.benchmarks.data import Row, Source, beside, find, read
 from ripple.errors import RippleError, unknown
@@ -77,12 +78,12 @@ class Gsm8k(Benchmark):
     @classmethod
     def open(cls, data: Path, shots: int | None = None, sampler: str = "harness") -> Gsm8k:
         """Read the test file, and the training file for the worked examples."""
-        test = _read(find(data, "gsm8k", ("test.jsonl", "test.jsonl.gz")))
+        test = _read(find(data, "gsm8k", ("test.jsonl", "test.jsonl.gz", f"main/{hub.part('test')}")))
         sources = [test]
         pool: tuple[Row, ...] = ()
         wanted = cls.default_shots if shots is None else shots
         if wanted:
-            path = beside(test.path, ("train.jsonl", "train.jsonl.gz"))
+            path = beside(test.path, ("train.jsonl", "train.jsonl.gz", hub.part("train")))
             if path is None:
                 raise RippleError(
                     f"The worked examples of gsm8k come from train.jsonl(.gz) beside {test.path}, which is "

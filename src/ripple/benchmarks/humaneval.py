@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ripple.benchmarks.clean as clean
+import ripple.benchmarks.hub as hub
 from ripple.benchmarks.base import CodeBenchmark, check_shots, cut
 from ripple.benchmarks.data import Source, find, read
 from ripple.errors import unknown
@@ -46,7 +47,8 @@ class HumanEval(CodeBenchmark):
         check_shots(cls.name, shots, 0, 0)
         if cleanup not in CLEANUPS:
             raise unknown("clean-up", cleanup, CLEANUPS)
-        source = read(find(data, "humaneval", ("HumanEval.jsonl.gz", "HumanEval.jsonl")), FIELDS)
+        names = ("HumanEval.jsonl.gz", "HumanEval.jsonl", f"openai_humaneval/{hub.part('test')}")
+        source = read(find(data, "humaneval", names), FIELDS)
         for index, row in enumerate(source.rows):
             if not row["entry_point"].isidentifier():
                 raise source.complain(index, "the field 'entry_point' must be the name of a function")

@@ -25,7 +25,7 @@ NOTHING = "[invalid]"
 
 _SAID = {
     "math_verify": "Judged by math_verify against the whole reference solution (harness 0.4.9.2 and later).",
-    "ours": "Judged by our own normalised comparison, because math_verify is not installed or not wanted.",
+    "ours": "Judged by our own comparison: math_verify (extra `math`) is not installed or not wanted.",
 }
 
 
@@ -35,7 +35,7 @@ def choose_judge(judge: str) -> str:
         raise unknown("judge", judge, JUDGES)
     installed = importlib.util.find_spec("math_verify") is not None
     if judge == "math_verify" and not installed:
-        raise RippleError("The judge 'math_verify' is not installed: pip install math-verify.")
+        raise RippleError("The judge 'math_verify' is not installed: pip install 'ripple-dllm[math]'.")
     return ("math_verify" if installed else "ours") if judge == "auto" else judge
 
 

@@ -8,10 +8,12 @@ task 367, the only test row that has any, cannot pass there.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+import ripple.benchmarks.hub as hub
 from ripple.benchmarks.base import CodeBenchmark, check_shots, cut
-from ripple.benchmarks.data import Row, Source, find, read
+from ripple.benchmarks.data import Row, Source, beside, find, read
 from ripple.errors import RippleError
 from ripple.tasks.base import Item
 
@@ -50,8 +52,11 @@ class Mbpp(CodeBenchmark):
     @classmethod
     def open(cls, data: Path, shots: int | None = None, allow_code: bool = False) -> Mbpp:
         """Read the publisher's file: ids 11 to 510 are the test items, ids 2, 3 and 4 the examples."""
-        source = read(find(data, "mbpp", ("mbpp.jsonl", "mbpp.jsonl.gz")), FIELDS)
-        rows = _by_id(source)
+        names = ("mbpp.jsonl", "mbpp.jsonl.gz", f"full/{hub.part('test')}")
+        source = read(find(data, "mbpp", names), FIELDS)
+        examples = beside(source.path, (hub.part("prompt"),))  # the hub keeps them in a file of their own
+        sources = [source] if examples is None else [source, read(examples, FIELDS)]
+        rows = _by_id(sources)
         k = check_shots(cls.name, shots, cls.default_shots, len(SHOT_IDS))
         missing = [str(number) for number in SHOT_IDS[:k] if number not in rows]
         if missing:
@@ -61,7 +66,7 @@ class Mbpp(CodeBenchmark):
         if not test:
             raise RippleError(f"{source.path} holds no test rows: their task_id is 11 to 510.")
         items = [_item(index, row, shown) for index, row in enumerate(test)]
-        return cls([source], items, k, allow_code=allow_code)
+        return cls(sources, items, k, allow_code=allow_code)
 
     def program(self, item: Item, text: str, mark: str) -> str:
         """Return the response with the three asserts behind it."""
@@ -90,14 +95,16 @@ def _sentence(row: Row) -> str:
     return str(row["text"] if "text" in row else row["prompt"])
 
 
-def _by_id(source: Source) -> dict[int, Row]:
+def _by_id(sources: Sequence[Source]) -> dict[int, Row]:
     rows: dict[int, Row] = {}
-    for index, row in enumerate(source.rows):
-        if not isinstance(row.get("text", row.get("prompt")), str):
-            raise source.complain(index, "the field 'text' (or 'prompt') must be a string")
-        if len(row["test_list"]) < N_TESTS and (row["task_id"] in TEST_IDS or row["task_id"] in SHOT_IDS):
-            raise source.complain(index, f"the field 'test_list' must hold {N_TESTS} asserts")
-        if row["task_id"] in rows:
-            raise source.complain(index, f"the task_id {row['task_id']} is there twice")
-        rows[row["task_id"]] = row
+    for source in sources:
+        for index, row in enumerate(source.rows):
+            if not isinstance(row.get("text", row.get("prompt")), str):
+                raise source.complain(index, "the field 'text' (or 'prompt') must be a string")
+            number, tests = row["task_id"], row["test_list"]
+            if len(tests) < N_TESTS and (number in TEST_IDS or number in SHOT_IDS):
+                raise source.complain(index, f"the field 'test_list' must hold {N_TESTS} asserts")
+            if number in rows:
+                raise source.complain(index, f"the task_id {number} is there twice")
+            rows[number] = row
     return rows

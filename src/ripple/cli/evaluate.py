@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ripple.eval.run import Progress
 
 HELP = "score a model on a task, item by item, and compare two runs"
-BATCH = {"cpu": 8, "cuda": 64}  # requests per tick; a kill costs at most these
 REMARK_S = 10.0  # how often --json tells on stderr how far it is
 
 
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task", help="words, algebra, functions, programs, gsm8k, math500, humaneval or mbpp"
     )
-    parser.add_argument("--data", type=Path, metavar="PATH", help="a published benchmark's files")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="a benchmark's files (default: the hub)")
     parser.add_argument(
         "--shots", type=int, metavar="N", help="worked examples (default: the papers' number)"
     )
@@ -79,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace, out: Console | None) -> Summary:
+    from ripple.eval.decode import default_batch
     from ripple.eval.run import evaluate
 
     table = options.gather(args)
@@ -93,7 +93,7 @@ def _evaluate(args: argparse.Namespace, out: Console | None) -> Summary:
     # The folder's own name, so that no machine's paths get into a result file.
     model = Path(given).resolve().name if Path(given).is_dir() else given
     with open_engine(table) as engine:
-        engine.max_batch = args.batch or BATCH.get(engine.model.device.type, BATCH["cpu"])
+        engine.max_batch = args.batch or default_batch(engine)
         with _progress(out, f"{task.name}, {settings.decoder.name}") as tell:
             try:
                 return evaluate(
@@ -154,15 +154,26 @@ class _Remarks:
 
 def _show_summary(out: Console, summary: Summary, path: Path) -> None:
     low, high = summary.interval
-    _print_table(out, f"{summary.task}, {summary.model}, {summary.decoder}", {
+    shown = {
         "items": str(summary.n),
         "accuracy": f"{100 * summary.accuracy:.1f} %  (95 %: {100 * low:.1f} to {100 * high:.1f})",
+    }
+    if summary.marks:
+        shown["by mark"] = ", ".join(f"{mark} {100 * share:.1f} %" for mark, share in summary.marks.items())
+    theirs, speed = summary.tokens_fast_dllm, summary.tokens_per_second_fast_dllm
+    shown |= {
         "NFE": f"{summary.nfe:.1f}  ({summary.nfe_normal:.1f} normal, {summary.nfe_lookahead:.1f} lookahead)",
         "rows": f"{summary.rows:.1f}",
-        "new tokens": f"{summary.new_tokens:.1f}",
-        "tokens per second": f"{summary.tokens_per_second:.1f}",
+        "tokens": f"{summary.new_tokens:.1f}" + _beside(theirs),
+        "tokens per second": f"{summary.tokens_per_second:.1f}" + _beside(speed),
         "run": f"{summary.run} in {path}",
-    })  # fmt: skip
+    }
+    _print_table(out, f"{summary.task}, {summary.model}, {summary.decoder}", shown)
+
+
+def _beside(theirs: float | None) -> str:
+    """Return the same figure by Fast-dLLM's count of tokens, to stand behind ours."""
+    return "" if theirs is None else f"  ({theirs:.1f} by Fast-dLLM's count)"
 
 
 def _compare(a: str, b: str, out: Console | None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ripple.benchmarks import BENCHMARKS, Benchmark, open_benchmark
+from ripple.benchmarks.hub import fetch
 from ripple.errors import RippleError, unknown
 from ripple.tasks import TASKS, Task
 
@@ -17,12 +18,11 @@ def find_task(
     """Return the task of that name; the one place where names become tasks.
 
     A generated family needs nothing else. A published benchmark is read from `data`, its publisher's file
-    or a folder of them, and one that runs code wants to be allowed to.
+    or a folder of them, or without it from the hub, and one that runs code wants to be allowed to.
     """
     if name in BENCHMARKS:
-        if data is None:
-            raise RippleError(f"Benchmark {name} is read from its publisher's files: say where with --data.")
-        task = open_benchmark(name, data, shots, shots_file=shots_file, allow_code=allow_code)
+        where = fetch(name) if data is None else data
+        task = open_benchmark(name, where, shots, shots_file=shots_file, allow_code=allow_code)
         task.check_ready()
         return task
     if name not in TASKS:

@@ -7,7 +7,7 @@ A file holds lines of two kinds, and may hold several runs. `environment`: what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,12 @@ class Summary:
     nfe_normal: float
     nfe_lookahead: float
     rows: float
-    new_tokens: float
+    new_tokens: float  # ours: up to and including the first end token
     tokens_per_second: float
     seconds: float  # spent decoding, over all the processes that worked on the run
+    marks: dict[str, float] = field(default_factory=dict)  # accuracy by each mark, where the task has several
+    tokens_fast_dllm: float | None = None  # by Fast-dLLM's count, where every line has it
+    tokens_per_second_fast_dllm: float | None = None
 
 
 def read_results(path: Path) -> list[Line]:
@@ -109,6 +112,9 @@ def summarize(rows: Sequence[Line]) -> Summary:
     seconds = float(sum(row["wall_seconds"] for row in rows))
     first = rows[0]
     means = {name: sum(row[name] for row in rows) / n for name in _COUNTS}
+    # Fast-dLLM's count is a re-tokenised text and may be missing; a mean over some rows would mislead.
+    theirs = [count for row in rows if isinstance(count := row.get("tokens_fast_dllm"), int)]
+    n_theirs = sum(theirs) if len(theirs) == n else None
     return Summary(
         run=first["run"],
         model=first["model"],
@@ -120,5 +126,14 @@ def summarize(rows: Sequence[Line]) -> Summary:
         interval=wilson(n_right, n),
         tokens_per_second=n * means["new_tokens"] / seconds if seconds else 0.0,
         seconds=seconds,
+        marks=_marks(rows),
+        tokens_fast_dllm=None if n_theirs is None else n_theirs / n,
+        tokens_per_second_fast_dllm=n_theirs / seconds if n_theirs is not None and seconds else None,
         **means,
     )
+
+
+def _marks(rows: Sequence[Line]) -> dict[str, float]:
+    """Return the accuracy by each mark that every line carries."""
+    names = [name for name in rows[0].get("marks", {}) if all(name in row.get("marks", {}) for row in rows)]
+    return {name: sum(row["marks"][name] for row in rows) / len(rows) for name in names}

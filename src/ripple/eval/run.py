@@ -13,10 +13,10 @@ import json
 import os
 import platform
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,13 +24,11 @@ import torch
 
 import ripple
 from ripple.analysis.lines import Line, append_line, mend
-from ripple.benchmarks import Benchmark, cut
-from ripple.decoders import Default
+from ripple.benchmarks import Benchmark
 from ripple.engine.engine import Engine
-from ripple.engine.prompts import Prompt
-from ripple.engine.result import Result, Settings
-from ripple.engine.session import Session
+from ripple.engine.result import Settings
 from ripple.errors import RippleError
+from ripple.eval.decode import Finished, Job, decoded, response, tokens_fast_dllm, warm_up
 from ripple.eval.results import Summary, read_results, summarize
 from ripple.tasks import Item, Task
 
@@ -41,12 +39,12 @@ GROUP, GROUP_S = 8, 2.0
 _SAMPLE_ROWS = 16  # of the head, which tell two checkpoints apart
 
 
-class Finished(NamedTuple):
-    """One decoded item."""
+class Scored(NamedTuple):
+    """One decoded item and its marks."""
 
     item: Item
-    result: Result
-    wall_seconds: float  # its share of the time the engine has worked since items finished last
+    found: Finished
+    marks: Line  # "right", and for a benchmark both marks and what each took for the answer
 
 
 def silent(done: int, n: int, line: Line | None) -> None:
@@ -89,13 +87,14 @@ def evaluate(
             if environment not in lines:
                 append_line(out, environment)
             head = {"kind": "item", "run": run, "environment": short_hash(environment)}
-            _warm_up(engine, todo[0], settings, chat)
+            jobs = [_job(item, settings, chat) for item in todo]
+            warm_up(engine, jobs[0])
             stops = task.stops_for(chat) if isinstance(task, Benchmark) else ()
-            for found, right in _scored(task, _decoded(engine, todo, settings, chat), stops):
-                name = {"item": found.item.id, "digest": _digest(found.item)}
-                line: Line = {**head, **name, **facts, "right": right, **_costs(engine, found)}
+            for item, found, marks in _scored(task, todo, decoded(engine, jobs), stops):
+                name = {"item": item.id, "digest": _digest(item)}
+                line: Line = {**head, **name, **facts, **marks, **_costs(engine, found, stops)}
                 append_line(out, line)
-                done[found.item.id] = line
+                done[item.id] = line
                 progress(len(done), len(items), line)
     return summarize([done[item.id] for item in items])
 
@@ -110,9 +109,10 @@ def run_facts(engine: Engine, task: Task, settings: Settings, model: str) -> Lin
         "model": model, "weights": _weights_hash(engine), "device": net.device.type,
         "dtype": str(net.dtype).removeprefix("torch."), "fused": net.fused, "task": task.name,
         "decoder": decoder.name, "setting": decoder.describe(), "fields": decoder.settings(),
-        "length": settings.length, "block": settings.block, "cache": cache.name, "refresh": cache.refresh,
-        "stock_first": cache.stock_first, "lookahead": settings.lookahead, "seed": settings.seed,
-        "temperature": settings.temperature, "stop_at_end": settings.stop_at_end, "stop": list(settings.stop),
+        "length": settings.length, "block": settings.block, "cache": cache.describe(),
+        "refresh": cache.refresh, "stock_first": cache.stock_first, "lookahead": settings.lookahead,
+        "seed": settings.seed, "temperature": settings.temperature, "stop_at_end": settings.stop_at_end,
+        "stop": list(settings.stop),
         "version": ripple.__version__,
     }  # fmt: skip
 
@@ -123,7 +123,9 @@ def environment_line(engine: Engine, run: str) -> Line:
     on_gpu = device.type == "cuda"
     return {
         "kind": "environment", "run": run, "ripple": ripple.__version__, "source": _source_hash(),
-        "torch": str(torch.__version__), "python": platform.python_version(),
+        "torch": str(torch.__version__), "cuda": torch.version.cuda,
+        "tokenizers": version("tokenizers"),
+        "python": platform.python_version(),
         "platform": f"{platform.system()}-{platform.machine()}",
         "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
         "dtype": str(engine.model.dtype).removeprefix("torch."), "threads": torch.get_num_threads(),
@@ -198,86 +200,50 @@ def _done(out: Path, lines: Sequence[Line], run: str, items: Sequence[Item]) -> 
 # -- decoding and scoring -------------------------------------------------------------------------------
 
 
-def _decoded(
-    engine: Engine, items: Sequence[Item], settings: Settings, chat: bool
-) -> Iterator[list[Finished]]:
-    """Yield what has finished after every tick, often nothing; a free place is filled before the next."""
-    feed, live = deque(items), list[tuple[Item, Session]]()
-    spent = 0.0
-    try:
-        while feed or live:
-            while feed and len(live) < engine.max_batch and engine.n_waiting < engine.queue_limit:
-                item = feed.popleft()
-                live.append((item, _submit(engine, item, settings, chat)))
-            start = time.perf_counter()
-            engine.tick()
-            spent += time.perf_counter() - start
-            ended = [(item, session) for item, session in live if session.finish is not None]
-            live = [(item, session) for item, session in live if session.finish is None]
-            yield [Finished(item, _result(item, session), spent / len(ended)) for item, session in ended]
-            if ended:
-                spent = 0.0
-    finally:
-        for _, session in live:
-            session.cancel()
-
-
-def _submit(engine: Engine, item: Item, settings: Settings, chat: bool) -> Session:
-    try:
-        turn: Prompt = [{"role": "user", "content": item.prompt}]
-        return engine.submit(turn if chat else item.prompt, settings)
-    except RippleError as error:
-        raise RippleError(f"Item {item.id}: {error}") from None
-
-
-def _result(item: Item, session: Session) -> Result:
-    try:
-        return session.result()
-    except RippleError as error:
-        raise RippleError(f"Item {item.id}: {error}") from None
+def _job(item: Item, settings: Settings, chat: bool) -> Job:
+    prompt = [{"role": "user", "content": item.prompt}] if chat else item.prompt
+    return Job(f"Item {item.id}", prompt, settings)
 
 
 def _scored(
-    task: Task, decoded: Iterator[list[Finished]], stops: Sequence[str]
-) -> Iterator[tuple[Finished, bool]]:
-    """Yield each finished item with its verdict: text at once, code in small groups."""
+    task: Task, items: Sequence[Item], ticks: Iterator[list[Finished]], stops: Sequence[str]
+) -> Iterator[Scored]:
+    """Yield each finished item with its marks: text at once, code in small groups."""
     group: list[Finished] = []
     since = 0.0
-    for ended in decoded:
+    for ended in ticks:
         if ended and not group:
             since = time.monotonic()
         group += ended
         if not group:
             continue
-        is_code = any(found.item.tests for found in group)
+        is_code = any(items[found.place].tests for found in group)
         if not is_code or len(group) >= GROUP or time.monotonic() - since > GROUP_S:
-            yield from _verdicts(task, group, stops)
+            yield from _marked(task, items, group, stops)
             group = []
-    yield from _verdicts(task, group, stops)
+    yield from _marked(task, items, group, stops)
 
 
-def _verdicts(task: Task, group: Sequence[Finished], stops: Sequence[str]) -> Iterator[tuple[Finished, bool]]:
-    texts = [cut(found.result.text, stops) for found in group]
-    right = task.score_many([found.item for found in group], texts)
-    return zip(group, right, strict=True)
+def _marked(
+    task: Task, items: Sequence[Item], group: Sequence[Finished], stops: Sequence[str]
+) -> Iterator[Scored]:
+    of = [items[found.place] for found in group]
+    texts = [response(found.result, stops) for found in group]
+    marks: list[Line]
+    if isinstance(task, Benchmark):
+        verdicts = task.details(of, texts)
+        marks = [{"right": v.right, "marks": dict(v.marks), "found": dict(v.found)} for v in verdicts]
+    else:
+        marks = [{"right": right} for right in task.score_many(of, texts)]
+    return map(Scored, of, group, marks)
 
 
-def _costs(engine: Engine, found: Finished) -> Line:
-    """Return what one item's decoding gave and took."""
-    result, filler = found.result, engine.model.config.end_ids[0]
-    unfinished = engine.model.config.mask_id
+def _costs(engine: Engine, found: Finished, stops: Sequence[str]) -> Line:
+    """Return what one item's decoding gave and took; tokens by our count and by Fast-dLLM's."""
+    result = found.result
     return {
         "text": result.text, "finish": result.finish, "nfe": result.nfe, "nfe_normal": result.nfe_normal,
         "nfe_lookahead": result.nfe_lookahead, "rows": result.rows, "prompt_tokens": result.prompt_tokens,
-        "new_tokens": len(result.new_tokens),
-        # Fast-dLLM's count: every token of the canvas that is not the filler, wherever it stands.
-        "tokens_fast_dllm": sum(token not in (filler, unfinished) for token in result.token_ids),
+        "new_tokens": len(result.new_tokens), "tokens_fast_dllm": tokens_fast_dllm(engine, result, stops),
         "seconds": round(result.seconds, 6), "wall_seconds": round(found.wall_seconds, 6),
     }  # fmt: skip
-
-
-def _warm_up(engine: Engine, item: Item, settings: Settings, chat: bool) -> None:
-    """Run one forward, so that the first items do not pay for the device's start."""
-    length = settings.length
-    for _ in _decoded(engine, [item], Settings(Default(k=length), length=length, block=length), chat):
-        pass
