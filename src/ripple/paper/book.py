@@ -1,0 +1,101 @@
+"""The lines of a report folder, looked up by what a table or figure needs.
+
+Within one table all lines are over the same number of items: the one at which most of its settings are
+there, the larger one on ties. Runs at several limits may share a folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from ripple.analysis.lines import Line
+from ripple.decoders import Decoder
+from ripple.paper.experiments import EXPERIMENTS, MIRRORS, Experiment, tasks_of
+
+MAIN = EXPERIMENTS["main"]
+
+
+class Book:
+    """Result lines by kind; a later line of the same name replaces an earlier one."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self.lines = list(lines)
+        self.settings: dict[tuple[str, str, str, str, int, int], Line] = {}
+        self.others: dict[tuple[str, str, str], dict[tuple[str, str], Line]] = {}
+        for line in self.lines:
+            if line["bench"] == "decoders":
+                place = (line["model"], line["family"], line["cache"])
+                self.settings[(*place, line["setting"], line["length"], line["n"])] = line
+        for line in self.lines:
+            if line["bench"] == "paper" and line["length"] == self.length:
+                key = (line["experiment"], line["model"], line["family"])
+                mine = self.others.setdefault(key, {})
+                old = mine.get((line["cache"], line["setting"]))
+                if old is None or old["n"] <= line["n"]:
+                    mine[line["cache"], line["setting"]] = line
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Return the models, in the order in which they were run."""
+        return list(dict.fromkeys(line["model"] for line in self.lines))
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """Return the tasks, in the paper's order of benchmarks."""
+        found = dict.fromkeys(line["family"] for line in self.lines)
+        return [t for t in MIRRORS if t in found] + [t for t in found if t not in MIRRORS]
+
+    @cached_property
+    def length(self) -> int:
+        """Return the base length: the most frequent one."""
+        counts = Counter(line["length"] for line in self.lines)
+        return max(counts, key=lambda length: counts[length]) if counts else 0
+
+    def tasks_of(self, experiment: Experiment) -> list[str]:
+        """Return the tasks of an experiment that there are lines of."""
+        return tasks_of(experiment, self.tasks)
+
+    def rows(
+        self,
+        model: str,
+        task: str,
+        settings: Sequence[Decoder],
+        cache: str = "none",
+        length: int | None = None,
+    ) -> list[Line]:
+        """Return the lines of these settings that are there, all over the same items."""
+        at = self.length if length is None else length
+        names = [setting.describe() for setting in settings]
+        found = {
+            key: line
+            for key, line in self.settings.items()
+            if key[:3] == (model, task, cache) and key[4] == at
+        }
+        counts = Counter(key[5] for key in found if key[3] in names)
+        if not counts:
+            return []
+        n = max(counts, key=lambda n: (counts[n], n))
+        return [line for name in names if (line := found.get((model, task, cache, name, at, n))) is not None]
+
+    def other(self, experiment: str, model: str, task: str, cache: str = "none") -> list[Line]:
+        """Return the lines of an analysis."""
+        mine = self.others.get((experiment, model, task), {})
+        return [line for (where, _), line in mine.items() if where == cache]
+
+    def timing(self, model: str, task: str, setting: str, cache: str = "none") -> Line | None:
+        """Return the timing of one setting."""
+        mine = self.others.get(("timing", model, task), {})
+        return mine.get((cache, setting))
+
+    def tps(self, model: str, task: str, setting: str, cache: str = "none") -> float | None:
+        """Return tokens per second of one setting, decoding one request at a time."""
+        line = self.timing(model, task, setting, cache)
+        return line["tps"] if line else None
+
+
+def best_setting(rows: Sequence[Line], method: str) -> Line | None:
+    """Return a decoder's most accurate line, the one with fewest forwards on ties."""
+    mine = [row for row in rows if row["method"] == method]
+    return max(mine, key=lambda row: (row["accuracy"], -row["nfe"])) if mine else None
