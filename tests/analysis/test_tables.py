@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ripple.analysis.plots import speed_quality
-from ripple.analysis.tables import best_of_sweeps, decoder_tables, mean_table
+from ripple.analysis.plots import front, speed_quality
+from ripple.analysis.tables import best_of_sweeps, decoder_tables, mean_table, paired_table, search_table
 from ripple.errors import RippleError
 
 
@@ -55,12 +55,46 @@ def test_a_later_line_replaces_an_earlier_one() -> None:
 def test_means_are_taken_over_the_families() -> None:
     both = LINES + [row | {"family": "algebra", "accuracy": row["accuracy"] - 0.2} for row in LINES]
     assert "mean over 2 families" in mean_table(both)
-    assert "| rps | **80.0** | **32.0** | 8.00 |" in mean_table(both)
+    # half width: 1.96 * sqrt((0.9 * 0.1 + 0.7 * 0.3) / 100) / 2 = 0.0537
+    assert "| rps | **80.0** | 74.6-85.4 | **32.0** | 8.00 |" in mean_table(both)
+    short = mean_table([*LINES, *(row | {"family": "algebra"} for row in LINES if row["method"] != "klass")])
+    assert "klass" not in short, "a decoder that lacks a family has no mean to compare"
+
+
+def test_a_mean_over_different_settings_says_so() -> None:
+    other = [row | {"family": "algebra", "accuracy": 1 - row["accuracy"]} for row in LINES]
+    assert "| klass, best of sweep |" in mean_table(LINES + other)
+
+
+def test_pairs_are_counted_item_by_item() -> None:
+    ours, theirs = line("rps", 0.5, 10, 1, n=4, right="c"), line("default", 0.75, 40, 1, n=4, right="b")
+    row = paired_table([ours, theirs]).splitlines()[-1]
+    # 1100 against 1011: ours alone solves the second item, theirs alone the third and fourth
+    assert (
+        row.startswith("| tiny | none | default | words | -25.0 |")
+        and "| 1 | 2 | 1.000 | 10.0 : 40.0 |" in row
+    )
+    both = paired_table([x | {"family": f} for x in (ours, theirs) for f in ("words", "algebra")])
+    assert "| all | -25.0 |" in both and "| 2 | 4 | 0.688 | 10.0 : 40.0 |" in both
+
+
+def test_searches_are_shown_for_traced_lines_only() -> None:
+    facts = {"searches": 5.0, "mean_candidates": 7.5, "committed": 0.9, "not_top_1": 0.25}
+    traced = LINES[3] | {"search": facts, "nfe_normal": 20.0, "nfe_lookahead": 12.0}
+    table = search_table([*LINES[:3], traced]).splitlines()
+    assert table[2:] == ["| tiny | none | words | rps | 20.00 | 12.00 | 5.00 | 7.50 | 90.0 % | 25.0 % |"]
+
+
+def test_the_front_holds_what_nothing_beats_in_both() -> None:
+    assert front([(1, 90), (10, 92), (5, 91), (20, 80), (15, 79)]) == [(10, 92), (20, 80)]
 
 
 def test_the_figure_is_written_and_says_what_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "figures" / "front.svg"
     speed_quality(LINES, path)
     assert path.read_text().count("<svg") == 1
-    with pytest.raises(RippleError, match="no result lines with cache 'dual'"):
-        speed_quality(LINES, path, cache="dual")
+    again = path.with_name("again.svg")
+    speed_quality(LINES, again)
+    assert again.read_bytes() == path.read_bytes(), "the same lines give the same file"
+    with pytest.raises(RippleError, match="no result lines to draw"):
+        speed_quality(LINES, path, caches=["dual"])

@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ripple.analysis.lines import Line
-from ripple.analysis.tables import group_lines
+from ripple.analysis.tables import mean_lines
 from ripple.errors import RippleError
 
 COLOURS = {
     "default": "#555555", "confidence": "#1f77b4", "factor": "#17becf", "frechet": "#2ca02c",
     "klass": "#9467bd", "eb": "#8c564b", "wino": "#e377c2", "lopa": "#ff7f0e", "ete": "#bcbd22",
-    "rps": "#d62728",
+    "learn2pd": "#98df8a", "rps": "#d62728",
 }  # fmt: skip
+MARKS = ("o", "s", "^", "D", "v")  # one per cache
 
 
-def speed_quality(lines: Iterable[Line], path: Path, cache: str = "none") -> None:
-    """Draw accuracy against NFE speed-up, one panel per model and family, every setting a point."""
+def speed_quality(lines: Iterable[Line], path: Path, caches: Sequence[str] = ()) -> None:
+    """Draw mean accuracy against NFE speed-up: a panel per model, a mark per cache, the front as a line.
+
+    Without `caches`, all that the lines have are drawn. Every setting is a point of its own.
+    """
+    every = mean_lines(lines, every=True)
+    means = {key: rows for key, rows in every.items() if not caches or key[1] in caches}
+    if not means:
+        raise RippleError(f"There are no result lines to draw (cache: {', '.join(caches) or 'any'}).")
+    pyplot = pyplot_or_error()
+    models = sorted({model for model, _ in means})
+    marks = dict(zip(sorted({cache for _, cache in means}), MARKS, strict=False))
+    figure, axes = pyplot.subplots(
+        1, len(models), figsize=(max(7.0, 5.2 * len(models)), 4.8), squeeze=False, sharey=True
+    )
+    for axis, model in zip(axes[0], models, strict=True):
+        _panel(axis, {cache: rows for (name, cache), rows in means.items() if name == model}, marks)
+        axis.set_title(model, fontsize=11)
+        axis.set_xlabel("times fewer forwards (NFE) than one token per step")
+    axes[0][0].set_ylabel("accuracy, %, mean over the families")
+    shown = {row["method"] for rows in means.values() for row in rows}
+    handles = [
+        *(_handle("o", colour, method) for method, colour in COLOURS.items() if method in shown),
+        *(_handle(mark, "none", f"cache {cache}") for cache, mark in marks.items()),
+    ]
+    figure.legend(handles=handles, loc="lower center", ncols=-(-len(handles) // 2), frameon=False)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
+    save(figure, path)
+
+
+def pyplot_or_error() -> Any:
+    """Import pyplot without a display, or say what to install."""
     try:
         import matplotlib
 
@@ -26,36 +57,51 @@ def speed_quality(lines: Iterable[Line], path: Path, cache: str = "none") -> Non
         from matplotlib import pyplot
     except ImportError:
         raise RippleError("Drawing figures needs matplotlib: pip install 'ripple-dllm[plots]'.") from None
-    groups = {key: rows for key, rows in sorted(group_lines(lines).items()) if key[1] == cache}
-    if not groups:
-        raise RippleError(f"There are no result lines with cache {cache!r} to draw.")
-    models, families = sorted({key[0] for key in groups}), sorted({key[2] for key in groups})
-    figure, axes = pyplot.subplots(
-        len(models), len(families), figsize=(3.4 * len(families), 3.0 * len(models)), squeeze=False
-    )
-    for i, model in enumerate(models):
-        for j, family in enumerate(families):
-            _panel(axes[i][j], groups.get((model, cache, family), []), f"{model}, {family}")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.supxlabel("times fewer forwards than one token per step")
-    figure.supylabel("accuracy, %")
-    figure.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False)
-    figure.tight_layout(rect=(0, 0, 1, 0.94))
+    return pyplot
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure, the same bytes for the same lines, and close it."""
+    from matplotlib import pyplot
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with pyplot.rc_context({"svg.hashsalt": "ripple"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
 
 
-def _panel(axis: Any, rows: list[Line], title: str) -> None:
-    base = next((row["nfe"] for row in rows if row["method"] == "default"), None)
-    for method, colour in COLOURS.items():
-        mine = sorted((row for row in rows if row["method"] == method), key=lambda row: -row["nfe"])
-        if not mine:
-            continue
-        x = [(base or row["nfe"]) / row["nfe"] for row in mine]
-        y = [100 * row["accuracy"] for row in mine]
-        below = [100 * (row["accuracy"] - row["interval"][0]) for row in mine]
-        above = [100 * (row["interval"][1] - row["accuracy"]) for row in mine]
-        axis.errorbar(x, y, (below, above), fmt="o", ms=4, lw=0.8, color=colour, label=method)
-    axis.set_title(title, fontsize=9)
+def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the (speed, quality) points that no other beats in both, fastest last."""
+    best: list[tuple[float, float]] = []
+    for point in sorted(points, reverse=True):
+        if not best or point[1] > best[-1][1]:
+            best.append(point)
+    return best[::-1]
+
+
+def _panel(axis: Any, by_cache: dict[str, list[Line]], marks: dict[str, str]) -> None:
+    points = []
+    for cache, rows in sorted(by_cache.items()):
+        base = next((row["nfe"] for row in rows if row["method"] == "default"), None)
+        for row in rows if base is not None else ():  # no speed-up without what it is over
+            x, y = base / row["nfe"], 100 * row["accuracy"]
+            low, high = (100 * end for end in row["interval"])
+            axis.errorbar(
+                x, y, [[y - low], [high - y]], fmt=marks[cache], ms=8 if row["method"] == "rps" else 5.5,
+                lw=1, capsize=2, color=COLOURS.get(row["method"], "black"),
+            )  # fmt: skip
+            points.append((x, y))
+    if points:
+        x, y = zip(*front(points), strict=True)
+        axis.plot(x, y, color="#999999", lw=1, ls="--", zorder=0)
+        axis.annotate("front", (x[-1], y[-1]), (0, 14), textcoords="offset points", ha="center", fontsize=8)
+    axis.margins(x=0.1)
     axis.grid(alpha=0.3)
+
+
+def _handle(mark: str, colour: str, label: str) -> Any:
+    """Return a legend entry; a mark without a colour is drawn hollow."""
+    from matplotlib.lines import Line2D
+
+    edge = "#555555" if colour == "none" else colour
+    return Line2D([], [], marker=mark, ls="", ms=6, markerfacecolor=colour, markeredgecolor=edge, label=label)

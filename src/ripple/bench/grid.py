@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from ripple.decoders import EB, RPS, Confidence, Decoder, Default, Ete, Factor, Frechet, Klass, Lopa, Wino
+from ripple.decoders import (
+    EB,
+    RPS,
+    Confidence,
+    Decoder,
+    Default,
+    Ete,
+    Factor,
+    Frechet,
+    Klass,
+    Learn2PD,
+    Lopa,
+    Wino,
+)
 from ripple.decoders.presets import PRESETS
 
 FAMILIES = ("words", "algebra", "functions", "programs")
@@ -18,10 +31,11 @@ def paper_rps(model: str) -> RPS:
 
 
 def main_settings(model: str) -> list[Decoder]:
-    """Return one setting per decoder."""
+    """Return one setting per decoder; Learn2PD where the model has a filter of its own."""
+    learned = [Learn2PD(filter=model)] if model in MODELS else []
     return [
-        Default(), Confidence(), Factor(), Frechet(), Klass(eps_kl=0.01), EB(gamma=0.1), Wino(tau1=0.6),
-        Lopa(), Ete(), paper_rps(model),
+        Default(), Confidence(), Factor(), Frechet(), Klass(eps_kl=0.01), EB(gamma=0.1), *learned,
+        Wino(tau1=0.6), Lopa(), Ete(), paper_rps(model),
     ]  # fmt: skip
 
 

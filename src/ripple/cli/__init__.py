@@ -1,6 +1,7 @@
 """The `ripple` command line: one module per subcommand, imported when it is asked for.
 
-A subcommand is a module in this folder with `HELP`, `add_arguments(parser)` and `run(args) -> exit code`.
+A subcommand is a module in this folder with `HELP`, `add_arguments(parser)` and `run(args) -> exit code`; one
+that hands its words to another program has `run_words(words) -> exit code` instead of the last two.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ COMMANDS = {
     "tasks": "ripple.cli.tasks",
     "bench": "ripple.cli.bench",
     "eval": "ripple.cli.evaluate",
+    "train-filter": "ripple.cli.train_filter",
+    "lm-eval": "ripple.cli.lm_eval",
+    "paper": "ripple.cli.paper",
 }
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 1  # exit codes
 
@@ -69,6 +73,8 @@ def _dispatch(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise unknown("option" if name.startswith("-") else "subcommand", name, [*COMMANDS, "--version"])
     module = importlib.import_module(COMMANDS[name])
+    if hasattr(module, "run_words"):
+        return int(module.run_words(rest))
     parser = Parser(
         prog=f"ripple {name}",
         description=_help(module),

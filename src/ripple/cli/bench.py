@@ -21,10 +21,33 @@ BENCHES = {
     "load-memory": "ripple.bench.load_memory",
     "packing": "ripple.bench.packing",
     "equality": "ripple.bench.equality",
-    "branches": "ripple.bench.branches",
     "decoders": "ripple.bench.decoders",
+    "blame": "ripple.bench.blame",
+    "step": "ripple.bench.step",
+    "replay": "ripple.bench.replay",
+    "throughput": "ripple.bench.throughput",
 }
-OPTIONS = ("folder", "length", "device", "models", "families", "caches", "items", "workers", "sweeps", "out")
+OPTIONS = (
+    "folder",
+    "length",
+    "device",
+    "models",
+    "families",
+    "caches",
+    "items",
+    "workers",
+    "sweeps",
+    "decoders",
+    "out",
+    "shapes",
+    "layers",
+    "prompts",
+    "batches",
+    "candidates",
+    "tasks",
+    "trace",
+    "seconds",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +60,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many.add_argument("--models", help="embedded names, folders or hub ids, joined by commas")
     many.add_argument("--families", help="task families, joined by commas")
     many.add_argument("--caches", help="caches, joined by commas")
+    many.add_argument("--decoders", help="only these, joined by commas")
     many.add_argument("--items", type=int, help="test items per family (1000 on a GPU, 4 on a CPU)")
     many.add_argument("--workers", type=int, help="processes that share the device")
     many.add_argument("--sweeps", action="store_true", default=None, help="all settings, not one per decoder")
     many.add_argument("--out", type=Path, help="result lines; a run goes on where the file ends")
+    size = parser.add_argument_group("step, replay, throughput: full model size, random weights")
+    size.add_argument("--shapes", help="llada-8b, dream-7b, joined by commas")
+    size.add_argument("--layers", type=int, help="fewer layers than the released model has")
+    size.add_argument("--prompts", help="prompt lengths in tokens, joined by commas")
+    size.add_argument("--batches", help="requests at a time, joined by commas")
+    size.add_argument("--candidates", help="step: tokens tried in a lookahead, joined by commas")
+    size.add_argument("--tasks", help="replay: the paper's benchmarks, joined by commas")
+    size.add_argument("--trace", type=Path, help="replay: a recorded decoding instead")
+    size.add_argument("--seconds", type=float, help="stop starting new measurements after this long")
     parser.add_argument("--json", action="store_true", help="print one JSON line")
 
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 HELP = "watch four decoders race on small problems and check their answers"
 DECODERS = ("default", "confidence", "lopa", "rps")
-LENGTH, PER_FAMILY = 128, 2
-RACE_SECONDS = 3.5
+LENGTHS = {"words": 96, "algebra": 96, "functions": 64, "programs": 128}  # what the answers need
+PER_FAMILY = 2
+RACE_SECONDS = 2.0
 NEXT = (
     ("ripple bench decoders", "every decoder on these tasks, with intervals"),
     ("ripple tasks show words", "samples of the problems, to paste into `ripple generate --watch`"),
@@ -56,7 +57,7 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `ripple demo`."""
     parser.add_argument("--quiet", action="store_true", help="no replay, only the table")
-    parser.add_argument("--length", type=int, default=LENGTH, help=f"response positions (default {LENGTH})")
+    parser.add_argument("--length", type=int, help="response positions (default 64 to 128, by family)")
     parser.add_argument(
         "--per-family",
         type=int,
@@ -78,7 +79,12 @@ def run(args: argparse.Namespace) -> int:
     families = [get_task(name) for name in args.families.split(",")]
     out = None if args.json else console(record=args.svg is not None)
     use = [options.build(_preset(name, str(table.get("model", default_model())))) for name in DECODERS]
-    every = [options.settings(table, decoder, trace=True) for decoder in use]
+    every = {
+        task.name: [
+            options.settings({"length": LENGTHS[task.name]} | table, decoder, trace=True) for decoder in use
+        ]
+        for task in families
+    }
     solved = [0] * len(use)
     results: list[list[Result]] = [[] for _ in use]
     with open_engine(table, say=out is None) as engine:
@@ -86,12 +92,11 @@ def run(args: argparse.Namespace) -> int:
             out.print(
                 f"[bold]ripple[/bold] decodes {args.per_family} problems of each family with four decoders."
             )
-        warm_up(engine, "Question:", every[0])
         for task in families:
+            warm_up(engine, "Question:", every[task.name][0])
             for number, item in enumerate(task.test_items(args.per_family)):
-                found = _decode_all(
-                    engine, item, every, out, f"{task.name} {number + 1} of {args.per_family}"
-                )
+                what = f"{task.name} {number + 1} of {args.per_family}"
+                found = _decode_all(engine, item, every[task.name], out, what)
                 right = [task.score(item, result.text) for result in found]
                 for i, result in enumerate(found):
                     results[i].append(result)
