@@ -1,39 +1,45 @@
-# Two commands matter: `make demo` and `make test`. Each installs what it needs into .venv first.
+# Two commands matter: `make demo` and `make test`. Each installs what it needs into .venv first, and no more.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+USE := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check format install clean
 
-demo: $(STAMP)
+demo: $(USE)
 	$(BIN)/ripple demo
 
-test: $(STAMP)
+test: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
-check: $(STAMP)
+check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-install: $(STAMP)
+install: $(DEV)
 
 # torch goes first and pinned: left to another package's open range, pip would fetch the CUDA build.
-$(STAMP): pyproject.toml constraints.txt
+$(USE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("ripple needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(STAMP)
+	$(PIP) torch
+	$(PIP) -e .
+	touch $(USE)
+
+$(DEV): $(USE)
+	$(PIP) -e '.[dev]'
+	touch $(DEV)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -110,18 +110,24 @@ def _shards(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
 
 
 def load(model: Network, optimizer: Optimizer, folder: Path) -> Progress:
-    """Put a saved model and its optimiser back, and return the progress."""
+    """Put a saved model and its optimiser back, and return the progress.
+
+    A folder without state files, such as a released model, gives its weights; the optimiser starts afresh.
+    """
     files = sorted(folder.glob("state-*.safetensors"))
+    coarse = load_file(folder / "model.safetensors")
+    family = model.sizes.family
     if not files:
-        raise SystemExit(f"{folder} holds no state-*.safetensors to continue from.")
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                p.copy_(coarse[released_name(family, name)].float())
+        return Progress(folder.name, diffusion_steps=1)  # past the autoregressive phase
     with safe_open(files[0], framework="pt") as handle:
         stored = json.loads(handle.metadata()["progress"])
         progress = Progress(**{name: stored[name] for name in Progress.__slots__})
-    coarse = load_file(folder / "model.safetensors")
     rest: dict[str, Tensor] = {}
     for path in files:
         rest |= load_file(path)
-    family = model.sizes.family
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(coarse[released_name(family, name)].float() + rest[f"low.{name}"].float())

@@ -59,6 +59,9 @@ VECTORS = ("attn_norm", "mlp_norm")
 BIASES = ("q_bias", "k_bias", "v_bias")
 
 
+Keys = tuple[Tensor, Tensor]  # rotated keys and values of one layer, [batch, kv heads, positions, size]
+
+
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Normalise in fp32, cast back, then scale."""
     y = x.float()
@@ -81,8 +84,13 @@ def layer(
     kv_heads: int,
     eps: float,
     causal: bool,
-) -> Tensor:
-    """Apply one block to [batch, positions, d]."""
+    stale: Keys | None = None,
+    live: Tensor | None = None,
+) -> tuple[Tensor, Keys]:
+    """Apply one block to [batch, positions, d]; return its output and its keys and values.
+
+    Where `live` [batch, positions] is false, attention reads the stale keys and values of an earlier forward.
+    """
     batch, n, d = x.shape
     size = d // heads
     h = rms_norm(x, w["attn_norm"], eps)
@@ -92,6 +100,10 @@ def layer(
     q = _rotate(q.view(batch, n, heads, size).transpose(1, 2), cos, sin)
     k = _rotate(k.view(batch, n, kv_heads, size).transpose(1, 2), cos, sin)
     v = v.view(batch, n, kv_heads, size).transpose(1, 2)
+    if stale is not None and live is not None:
+        fresh = live[:, None, :, None]
+        k, v = torch.where(fresh, k, stale[0]), torch.where(fresh, v, stale[1])
+    own = (k, v)
     if kv_heads != heads:
         k = k.repeat_interleave(heads // kv_heads, dim=1)
         v = v.repeat_interleave(heads // kv_heads, dim=1)
@@ -100,7 +112,7 @@ def layer(
     x = x + F.linear(a.transpose(1, 2).reshape(batch, n, d), w["out"].to(x.dtype))
     h = rms_norm(x, w["mlp_norm"], eps)
     gate, up = F.linear(h, torch.cat((w["gate"], w["up"])).to(x.dtype)).chunk(2, dim=-1)
-    return x + F.linear(F.silu(gate) * up, w["down"].to(x.dtype))
+    return x + F.linear(F.silu(gate) * up, w["down"].to(x.dtype)), own
 
 
 class Network(nn.Module):
@@ -142,15 +154,25 @@ class Network(nn.Module):
         self, ids: Tensor, causal: bool = False, positions: Tensor | None = None, run: object = None
     ) -> Tensor:
         """Return the final, normalised hidden states of [batch, positions] ids."""
+        return self.forward_all(ids, causal, positions, run)[0]
+
+    def forward_all(
+        self, ids: Tensor, causal: bool = False, positions: Tensor | None = None, run: object = None,
+        stale: list[Keys] | None = None, live: Tensor | None = None,
+    ) -> tuple[Tensor, list[Keys]]:  # fmt: skip
+        """Return hidden states and all layers' keys; with `stale` ones, only `live` rows have fresh keys."""
         apply = layer if run is None else run
         assert callable(apply)
         s = self.sizes
         x = F.embedding(ids, self.embed).to(self.dtype)
         at = slice(0, ids.shape[1]) if positions is None else positions
         cos, sin = self.cos[at], self.sin[at]
-        for block in self.blocks:
-            x = apply(x, cos, sin, dict(block.items()), s.heads, s.kv_heads, s.eps, causal)
-        return rms_norm(x, self.norm, s.eps)
+        keys = []
+        for number, block in enumerate(self.blocks):
+            old = None if stale is None else stale[number]
+            x, own = apply(x, cos, sin, dict(block.items()), s.heads, s.kv_heads, s.eps, causal, old, live)
+            keys.append(own)
+        return rms_norm(x, self.norm, s.eps), keys
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits of hidden states, in the activation dtype."""

@@ -7,6 +7,9 @@ Diffusion: the prompt is never masked. 80 %: blocks of 32 before a random one ar
 masked at a random rate, later ones are hidden. 20 %: the whole canvas at a random rate. Within the block
 part of the masks lean to the right, since decoders reveal roughly left to right: c = 0 is independent
 noise, c = 1 hides a suffix.
+
+Cached: as in decoding with a cache, the keys outside the block (or before it) come from a forward in which
+the whole block was still masked. A model that never met such stale keys relies on fresh ones.
 """
 
 from __future__ import annotations
@@ -42,8 +45,17 @@ def autoregressive_weight(batch: Batch) -> Tensor:
     return ((inside >= 0) & (after < 2)).float()
 
 
-def diffusion(batch: Batch, mask_id: int, whole_share: float = 0.2) -> tuple[Tensor, Tensor]:
-    """Return the noised ids and the weight of each token as a target."""
+@dataclass(slots=True)
+class Noised:
+    """What the network sees and must predict."""
+
+    ids: Tensor  # [batch, T]
+    weight: Tensor  # [batch, T] of each token as a target
+    first: Tensor  # [batch] where the current block begins, counted from the start of the response
+
+
+def diffusion(batch: Batch, mask_id: int, whole_share: float = 0.2) -> Noised:
+    """Hide part of each canvas."""
     ids = batch.ids
     rows, length = ids.shape
     _, inside, after = _grid(batch)
@@ -70,4 +82,18 @@ def diffusion(batch: Batch, mask_id: int, whole_share: float = 0.2) -> tuple[Ten
     hidden = torch.where(whole, canvas & (draw < rate), hide_current | later)
     weight = torch.where(whole, WHOLE, torch.where(later, LATER, 1.0)) * hidden
     weight = torch.where(after > 0, weight * FILL, weight)
-    return torch.where(hidden, mask_id, ids), weight
+    return Noised(torch.where(hidden, mask_id, ids), weight, first[:, 0])
+
+
+def opening(batch: Batch, noised: Noised, mask_id: int) -> Tensor:
+    """Return the ids of the forward that opened the current block: it and all after it masked."""
+    _, inside, _ = _grid(batch)
+    return torch.where(inside >= noised.first[:, None], mask_id, batch.ids)
+
+
+def live_rows(batch: Batch, noised: Noised, lead: int, dual: Tensor) -> Tensor:
+    """Return which rows [batch, T] a cached forward recomputes: the block, and all after it unless `dual`."""
+    _, inside, _ = _grid(batch)
+    begins = inside >= noised.first[:, None] - lead
+    within = inside < noised.first[:, None] + BLOCK
+    return begins & (within | ~dual[:, None])

@@ -53,13 +53,20 @@ def parse() -> argparse.Namespace:
         "--later-minutes", type=float, default=0.0, help="training planned after this session"
     )
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
-    parser.add_argument("--resume", type=Path, help="a folder written by an earlier session")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        help="an earlier session's folder; without its state files, only its weights",
+    )
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu"
     )
     parser.add_argument("--smoke", action="store_true", help="a tiny network for 100 steps")
     parser.add_argument("--ar-seconds", type=float, default=90.0, help="length of the autoregressive phase")
     parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument(
+        "--cached-share", type=float, default=0.0, help="share of steps whose context has stale keys"
+    )
     parser.add_argument("--samples", type=int, default=2_500_000, help="size of the sample pool")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--judge-minutes", type=float, default=2.0, help="time between held-out scores")
@@ -142,8 +149,24 @@ class Trainer:
             if pick < 0:
                 break
         batch = self.pool.batch(rows, length)
-        noised, weight = noise.diffusion(batch, self.mask)
-        return self.shifted(self.model.hidden(noised, run=self.run), batch.ids, weight, shift)
+        if self.rng.random() < self.args.cached_share:
+            return self.cached_loss(batch)
+        noised = noise.diffusion(batch, self.mask)
+        return self.shifted(self.model.hidden(noised.ids, run=self.run), batch.ids, noised.weight, shift)
+
+    def cached_loss(self, batch: noise.Batch) -> torch.Tensor:
+        """Return the loss of a batch whose context's keys are stale, as a cache's are."""
+        shift = self.model.sizes.shift
+        noised = noise.diffusion(batch, self.mask, whole_share=0.0)
+        with torch.no_grad():
+            opened = noise.opening(batch, noised, self.mask)
+            _, stale = self.model.forward_all(opened, run=self.run)
+        dual = torch.rand(len(batch.ids), device=batch.ids.device) < 0.5
+        live = noise.live_rows(batch, noised, shift, dual)
+        state, _ = self.model.forward_all(noised.ids, run=self.run, stale=stale, live=live)
+        # A stale row predicts nothing in decoding; with the shift, row i answers for token i + 1.
+        answers = torch.roll(live, shift, dims=1) if shift else live
+        return self.shifted(state, batch.ids, noised.weight * answers, shift)
 
     def shifted(
         self, state: torch.Tensor, ids: torch.Tensor, weight: torch.Tensor, shift: int

@@ -17,17 +17,76 @@ ROOMS: dict[str, set[str]] = {
     "canvas": {"numpy"},
     "look": {"numpy", "canvas"},
     "trace": {"errors"},
-    "caches": {"canvas", "errors"},
+    "caches": {"numpy", "canvas", "look", "errors"},
     "decoders": {"numpy", "canvas", "look", "errors"},
-    "models": {"torch", "numpy", "tokenizers", "huggingface_hub", "errors", "text"},
+    "models": {"torch", "triton", "numpy", "tokenizers", "huggingface_hub", "errors", "text"},
     "text": {"transformers", "errors", "models"},
-    "engine": {"torch", "numpy", "canvas", "look", "trace", "caches", "decoders", "models", "text", "errors"},
+    "engine": {
+        "torch",
+        "triton",
+        "numpy",
+        "canvas",
+        "look",
+        "trace",
+        "caches",
+        "decoders",
+        "models",
+        "text",
+        "errors",
+    },
     "tasks": {"errors"},
-    "benchmarks": {"math_verify", "sympy", "tasks", "errors"},
+    "benchmarks": {"math_verify", "sympy", "huggingface_hub", "pyarrow", "tasks", "errors"},
     "view": {"rich", "trace", "errors"},
     "analysis": {"matplotlib", "errors"},
-    "bench": {"torch", "caches", "decoders", "engine", "models", "tasks", "analysis", "errors"},
-    "eval": {"torch", "caches", "decoders", "engine", "models", "tasks", "benchmarks", "analysis", "errors"},
+    "bench": {
+        "torch",
+        "numpy",
+        "canvas",
+        "look",
+        "trace",
+        "caches",
+        "decoders",
+        "engine",
+        "models",
+        "tasks",
+        "benchmarks",
+        "analysis",
+        "errors",
+    },
+    "eval": {
+        "torch",
+        "numpy",
+        "lm_eval",
+        "tqdm",
+        "canvas",
+        "caches",
+        "decoders",
+        "engine",
+        "models",
+        "tasks",
+        "benchmarks",
+        "analysis",
+        "errors",
+    },
+    "paper": {
+        "torch",
+        "numpy",
+        "matplotlib",
+        "caches",
+        "canvas",
+        "decoders",
+        "engine",
+        "errors",
+        "eval",
+        "look",
+        "models",
+        "tasks",
+        "benchmarks",
+        "analysis",
+        "bench",
+        "trace",
+    },
+    "filter": {"torch", "numpy", "canvas", "look", "decoders", "engine", "errors"},
     "cli": {"rich", "*"},
 }
 NO_TORCH = (
@@ -94,7 +153,10 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 
 def test_the_package_imports_without_torch_or_any_extra() -> None:
-    blocked = "torch transformers rich safetensors tokenizers huggingface_hub matplotlib math_verify sympy"
+    blocked = (
+        "torch triton transformers rich safetensors tokenizers huggingface_hub matplotlib math_verify sympy"
+    )
+    blocked += " pyarrow lm_eval"
     rooms = ", ".join(f"ripple.{room}" for room in NO_TORCH)
     code = (
         f"import sys\nfor name in {blocked.split()!r}: sys.modules[name] = None\n"

@@ -1,6 +1,7 @@
 """The training recipe, on a tiny network: it learns, it continues, and it writes a released-format folder."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,32 @@ def test_a_second_session_continues_where_the_first_one_stopped(run, tmp_path):
     assert not losses(more, "ar")  # the autoregressive phase is over
     # It goes on from the old loss, not from the beginning.
     assert losses(more, "diffusion")[0] < losses(log, "diffusion")[-1] + 1.0
+
+
+@pytest.mark.parametrize("run", ["tiny-dream"], indirect=True)
+def test_weights_alone_are_enough_to_go_on_and_the_context_may_be_stale(run, tmp_path):
+    model, out, log = run
+    shutil.copytree(out, tmp_path / "bare", ignore=shutil.ignore_patterns("state-*"))
+    more = train(model, tmp_path / "more", "--resume", str(tmp_path / "bare"), "--cached-share", "0.5")
+    assert more[0]["resumed_steps"] == 0 and not losses(more, "ar")
+    assert losses(more, "diffusion")[0] < losses(log, "diffusion")[-1] + 1.0
+
+
+def test_a_cached_forward_is_the_plain_one_where_every_row_is_live_and_another_where_not():
+    code = (
+        "import torch; from network import SMOKE, Network\n"
+        "torch.manual_seed(0); net = Network(SMOKE['tiny-dream'])\n"
+        "a, b = torch.randint(2000, (2, 1, 12))\n"
+        "_, stale = net.forward_all(b)\n"
+        "for rows in (12, 5):\n"
+        "    live = torch.arange(12)[None] < rows\n"
+        "    mixed, _ = net.forward_all(a, stale=stale, live=live)\n"
+        "    print(torch.allclose(mixed, net.hidden(a), atol=1e-5))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "recipes", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_the_networks_fit_their_budget():
