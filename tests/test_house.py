@@ -40,6 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "analysis": {"matplotlib", "errors"},
     "bench": {
         "torch",
+        "triton",
         "numpy",
         "canvas",
         "look",

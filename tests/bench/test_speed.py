@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ripple.analysis.lines import read_lines
-from ripple.bench import replay, step, throughput
+from ripple.bench import replay, step, throughput, tiles
 from ripple.bench.machine import Ceilings, roof_ms
 from ripple.bench.scripts import Hold, Scripted, spread
 from ripple.engine.engine import Engine
@@ -117,3 +117,9 @@ def test_throughput_counts_every_request(tmp_path: Path, monkeypatch: pytest.Mon
     throughput.measure(out, device="cpu", batches="1,2")
     one, two = read_lines(out)
     assert one["requests"] == two["requests"] == 2 and one["ticks"] > two["ticks"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_timing_a_gpu_kernel_wants_a_gpu() -> None:
+    with pytest.raises(RippleError, match="no usable CUDA GPU"):
+        tiles.measure("cpu")

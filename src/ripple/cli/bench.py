@@ -24,6 +24,7 @@ BENCHES = {
     "decoders": "ripple.bench.decoders",
     "blame": "ripple.bench.blame",
     "step": "ripple.bench.step",
+    "tiles": "ripple.bench.tiles",
     "replay": "ripple.bench.replay",
     "throughput": "ripple.bench.throughput",
 }

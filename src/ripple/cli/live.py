@@ -111,7 +111,10 @@ def _draw_race(
         grid.add_column(ratio=1)
     for start in range(0, len(panels), n_columns):
         grid.add_row(*panels[start : start + n_columns])
-    pace = f"replayed {stretch:.1f} times slower than it ran" if stretch > 1 else "as the first one is done"
+    pace = "as the first one is done"  # a still picture
+    if stretch != 1:
+        times = f"{stretch:.1f} times slower" if stretch > 1 else f"{1 / stretch:.1f} times faster"
+        pace = f"replayed {times} than it ran"
     return Group(grid, draw_legend(), Text(f"{clock:.3f} s, {pace}", style="dim"))
 
 

@@ -11,6 +11,8 @@ Shapes: S canvases, T = R + G * W rows each, N keys, D head_dim.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -21,6 +23,15 @@ Tensor = torch.Tensor
 PROGRAMS_WANTED = 264  # two per multiprocessor of an H200: below this the keys are split
 LOG2_E = 1.4426950408889634  # scores are scaled by it, so that exp2 can be used
 LEAST_KEYS = 128  # a part smaller than this costs more to merge than it saves
+
+
+class Tile(NamedTuple):
+    """How much one program holds at a time."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int  # tiles of keys in flight
 
 
 @triton.jit
@@ -179,23 +190,25 @@ def _merge(
 
 def attend(
     qkv: Tensor, k_store: Tensor, v_store: Tensor, slots: Tensor, key_len: Tensor, fwd: Forward, n_heads: int,
-    first_row: int = 0, out: Tensor | None = None,
+    first_row: int = 0, out: Tensor | None = None, tile: Tile | None = None,
+    n_programs_wanted: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Attend the rows of each canvas from `first_row` on; return [S * T, H * D], or fill `out`.
 
     `qkv` is [S * T, (H + 2K) * D], already rotated; the stores are [slots, K, N, D] and already hold the
-    live rows' keys. Branch keys are read from `qkv`.
+    live rows' keys. Branch keys are read from `qkv`. `tile` and the number of programs are for tuning.
     """
     n_canvases, n_rows = fwd.pos.shape
     _, k_heads, _, d = k_store.shape
     group = n_heads // k_heads
-    bm, bn, warps, stages = _tile((n_rows - first_row) * group, qkv.dtype)
-    n_tiles = triton.cdiv((n_rows - first_row) * group, bm)
+    tile = tile or tile_for((n_rows - first_row) * group, qkv.dtype)
+    n_tiles = triton.cdiv((n_rows - first_row) * group, tile.rows)
+    wanted = n_programs_wanted or PROGRAMS_WANTED
     n_programs = n_tiles * k_heads * n_canvases
     parts = 1
-    while parts < 16 and n_programs * parts < PROGRAMS_WANTED and fwd.n_keys >= 2 * parts * LEAST_KEYS:
+    while parts < 16 and n_programs * parts < wanted and fwd.n_keys >= 2 * parts * LEAST_KEYS:
         parts *= 2
-    part_len = triton.cdiv(triton.cdiv(fwd.n_keys, parts), bn) * bn
+    part_len = triton.cdiv(triton.cdiv(fwd.n_keys, parts), tile.keys) * tile.keys
     n_here = n_rows - first_row
     n_flat = n_canvases * n_here * n_heads
     if out is None:
@@ -210,8 +223,9 @@ def attend(
     _attend[(n_tiles, k_heads, n_canvases * parts)](
         qkv, k_store, v_store, out, part, part_lse, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E,
         n_rows, fwd.n_live, first_row, w, part_len, k_store.stride(0), k_store.stride(1), n_canvases,
-        H=n_heads, K=k_heads, D=d, BM=bm, BN=bn, PARTS=parts,
-        PRECISION="ieee" if qkv.dtype == torch.float32 else "tf32", num_warps=warps, num_stages=stages,
+        H=n_heads, K=k_heads, D=d, BM=tile.rows, BN=tile.keys, PARTS=parts,
+        PRECISION="ieee" if qkv.dtype == torch.float32 else "tf32",
+        num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if parts > 1:
         _merge[(n_flat,)](
@@ -221,10 +235,10 @@ def attend(
     return out
 
 
-def _tile(n_query_rows: int, dtype: torch.dtype) -> tuple[int, int, int, int]:
-    """Return rows and keys of a tile, warps and pipeline stages."""
+def tile_for(n_query_rows: int, dtype: torch.dtype) -> Tile:
+    """Return the tile that was fastest for so many rows (`ripple bench tiles`)."""
     if dtype == torch.float32:
-        return 32, 32, 4, 1
+        return Tile(32, 32, 4, 1)
     if n_query_rows <= 32:
-        return 32, 64, 4, 3
-    return (64, 64, 4, 3) if n_query_rows <= 512 else (128, 64, 8, 3)
+        return Tile(32, 64, 4, 3)
+    return Tile(64, 64, 4, 3) if n_query_rows <= 512 else Tile(128, 64, 8, 3)

@@ -24,8 +24,6 @@ Tensor = torch.Tensor
 class FastTransformer(Transformer):
     """A transformer on a GPU. Strips that share a slot (exact lookahead) run on the plain path."""
 
-    _side: torch.cuda.Stream | None = None
-
     @property
     def has_static_shapes(self) -> bool:
         """Whether a forward's tensors depend on its shape alone, so that a CUDA graph can hold it."""
@@ -62,28 +60,18 @@ class FastTransformer(Transformer):
         return add_norm(x, parts, self.weights.norm, eps)
 
     def _attend_all_live(self, qkv: Tensor, k: Tensor, v: Tensor, keys: _Keys, fwd: Forward) -> Tensor:
-        """Attend where every key was just computed: the library's kernel for the canvas, ours for branches.
-
-        Branches are few and the canvas's last wave leaves multiprocessors idle, so they run beside it.
-        """
+        """Attend where every key was just computed: the library's kernel for the canvas, ours for branches."""
         c, r = self.config, fwd.n_live
         n_canvases, n_rows = fwd.pos.shape
         heads = qkv.view(n_canvases, n_rows, -1, c.head_dim)[:, :r].transpose(1, 2)
         q, keys_here, values = torch.split(heads, [c.n_heads, c.n_kv_heads, c.n_kv_heads], dim=1)
-        grouped = c.n_heads != c.n_kv_heads
-        if n_rows == r:
-            out = F.scaled_dot_product_attention(q, keys_here, values, enable_gqa=grouped)
-            return out.transpose(1, 2).reshape(n_canvases * n_rows, -1)
-        both = qkv.new_empty(n_canvases, n_rows, c.n_heads * c.head_dim)
-        here = torch.cuda.current_stream()
-        self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self._side.wait_stream(here)
-        with torch.cuda.stream(self._side):
-            attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads, r, both)
-        out = F.scaled_dot_product_attention(q, keys_here, values, enable_gqa=grouped)
-        both[:, :r] = out.transpose(1, 2).reshape(n_canvases, r, -1)
-        here.wait_stream(self._side)
-        return both.view(n_canvases * n_rows, -1)
+        out = F.scaled_dot_product_attention(q, keys_here, values, enable_gqa=c.n_heads != c.n_kv_heads)
+        out = out.transpose(1, 2).reshape(n_canvases, r, -1)
+        if n_rows > r:
+            both = qkv.new_empty(n_canvases, n_rows, c.n_heads * c.head_dim)
+            both[:, :r] = out
+            out = attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads, r, both)
+        return out.view(n_canvases * n_rows, -1)
 
     def _qkv(self, layer: LayerWeights, normed: Tensor) -> Tensor:
         if skinny.fits(len(normed), layer.qkv) and layer.qkv.shape[0] >= 64 * skinny.LEAST_PROGRAMS:
