@@ -60,7 +60,7 @@ class FastTransformer(Transformer):
         return add_norm(x, parts, self.weights.norm, eps)
 
     def _attend_all_live(self, qkv: Tensor, k: Tensor, v: Tensor, keys: _Keys, fwd: Forward) -> Tensor:
-        """Attend where every key was just computed: the library's kernel for the canvas, ours for branches."""
+        """Attend where every key is fresh: the library's kernel for the canvas, ours for branches."""
         c, r = self.config, fwd.n_live
         n_canvases, n_rows = fwd.pos.shape
         heads = qkv.view(n_canvases, n_rows, -1, c.head_dim)[:, :r].transpose(1, 2)
@@ -108,7 +108,7 @@ class _Keys:
             self._k, self._v = store.k, store.v
         self.slots = slots
         # The library's attention knows no lengths, so it is for canvases of one length.
-        self.all_live = fwd.key_len is None and fwd.n_live == fwd.n_keys and model.device.type == "cuda"
+        self.all_live = fwd.key_len is None and fwd.n_live == fwd.n_keys
         key_len = fwd.key_len
         if key_len is None:
             key_len = torch.full((n_canvases,), fwd.n_keys, device=model.device)
