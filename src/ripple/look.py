@@ -36,7 +36,7 @@ class Ask:
     follows: int = 0  # which draft of the previous ask became the canvas: 0 = base, i = branch i-1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made per branch and step, and freezing doubles its cost
 class Look:
     """What one forward says about n masked positions. All arrays have n rows, aligned with `pos`."""
 

@@ -18,6 +18,8 @@ from ripple.canvas import Ints
 from ripple.engine.plan import Group
 from ripple.models.forward import Forward
 
+POSITIONS = np.arange(1 << 17)  # slices of it are cheaper than ranges made anew
+
 
 class Shape(NamedTuple):
     """Everything about a forward that its tensors' sizes depend on."""
@@ -72,14 +74,16 @@ def shape_of(of: Group, n_read: int) -> Shape:
 
 @dataclass(slots=True)
 class Packed:
-    """One forward's integers on the host, and what they say about each other."""
+    """One forward's integers on the host."""
 
     flat: Ints
     shape: Shape
-    even: bool  # every canvas has all n_keys keys
-    full: bool  # every branch has all w rows
     shares_slots: bool
-    slots_in_order: bool
+
+    def part(self, name: str) -> Ints:
+        """Return one section of the flat array, flat."""
+        start, stop = next((x.start, x.stop) for x in sections(self.shape) if x.name == name)
+        return self.flat[start:stop]
 
 
 def pack(of: Group, read: Ints, shape: Shape) -> Packed:
@@ -100,7 +104,7 @@ def pack(of: Group, read: Ints, shape: Shape) -> Packed:
         for b, branch in enumerate(strip.branches):
             m, at = len(branch.ids), r + b * w
             ids[i, at : at + m] = branch.ids
-            pos[i, at : at + m] = np.arange(branch.start, branch.start + m)
+            pos[i, at : at + m] = POSITIONS[branch.start : branch.start + m]
             hidden = part["hidden"][i, b * w : b * w + m]
             hidden[:, 0], hidden[:, 1] = branch.hidden
             part["own_len"][i, b] = m
@@ -112,15 +116,7 @@ def pack(of: Group, read: Ints, shape: Shape) -> Packed:
         for name in ("ids", "pos", "hidden", "own_len", "key_len", "slots", "keep"):
             part[name][n:] = part[name][0]
     part["read"][: len(read)] = read if shape.t == of.n_rows else _widened(read, of, shape)
-    slots = part["slots"][:n]
-    return Packed(
-        flat,
-        shape,
-        even=bool((part["key_len"] == shape.n_keys).all()),
-        full=bool((part["own_len"] == w).all()),
-        shares_slots=of.shares_slots,
-        slots_in_order=bool((slots == np.arange(n)).all()),
-    )
+    return Packed(flat, shape, of.shares_slots)
 
 
 def _widened(read: Ints, of: Group, shape: Shape) -> Ints:
@@ -132,22 +128,25 @@ def _widened(read: Ints, of: Group, shape: Shape) -> Ints:
 def view(flat: torch.Tensor, packed: Packed, fixed: bool = False) -> Forward:
     """Return the forward whose tensors are views of the flat array on the device.
 
-    `fixed`: for a captured graph, whose later inputs may be uneven where the first ones are not.
+    Lengths that are all alike are left out, which spares the plain path its masks. `fixed`: for a captured
+    graph, whose later inputs may be uneven where the first ones are not, nothing is left out.
     """
     shape = packed.shape
     part = {name: flat[start:stop].view(size) for name, start, stop, size in sections(shape)}
+    even = not fixed and bool((packed.part("key_len") == shape.n_keys).all())
+    full = not fixed and bool((packed.part("own_len") == shape.w).all())
     return Forward(
         ids=part["ids"],
         pos=part["pos"],
         n_live=shape.r,
         branch_len=shape.w if shape.g else 0,
         n_keys=shape.n_keys,
-        key_len=part["key_len"] if fixed or not packed.even else None,
+        key_len=None if even else part["key_len"],
         hidden=part["hidden"] if shape.g else None,
-        own_len=part["own_len"] if shape.g and (fixed or not packed.full) else None,
+        own_len=part["own_len"] if shape.g and not full else None,
         read=part["read"],
         slots=part["slots"] if shape.has_slots else None,
-        slots_in_order=packed.slots_in_order,
+        slots_in_order=not fixed and bool((packed.part("slots") == POSITIONS[: shape.s]).all()),
         shares_slots=packed.shares_slots,
         keep=part["keep"] if shape.keeps else None,
     )

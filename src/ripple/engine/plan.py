@@ -194,17 +194,22 @@ def assign_rows(groups: Sequence[Group], readings: Sequence[Reading], lead: int)
     for reading in readings:
         for draft in reading.drafts:
             n, i = home[id(draft.strip)]
-            of = groups[n]
-            if draft.branch is None:
-                local = np.searchsorted(draft.strip.pos, draft.pos - lead)
-            else:
-                local = (
-                    of.r + draft.branch * of.w + draft.pos - lead - draft.strip.branches[draft.branch].start
-                )
-            reads[n].append(i * of.n_rows + local)
+            reads[n].append(_rows_of(draft, groups[n], i, lead))
             members[n].append(draft)
     start = 0
     for draft in (draft for drafts in members for draft in drafts):
         draft.rows = slice(start, start + len(draft.pos))
         start += len(draft.pos)
     return [np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64) for rows in reads]
+
+
+def _rows_of(draft: Draft, of: Group, number: int, lead: int) -> Ints:
+    """Return where a draft's positions are read among the rows of its group; `number` is its strip's."""
+    start, live = number * of.n_rows, draft.strip.pos
+    if draft.branch is not None:
+        first = draft.strip.branches[draft.branch].start
+        return draft.pos + (start + of.r + draft.branch * of.w - lead - first)
+    if live[-1] - live[0] == len(live) - 1:  # without gaps, as most caches have it
+        return draft.pos + (start - lead - int(live[0]))
+    rows: Ints = start + np.searchsorted(live, draft.pos - lead)
+    return rows
