@@ -1,6 +1,6 @@
 """Runs what the paper's tables and figures need and a folder lacks; each line is on the disk at once.
 
-Batches run in several processes that share the device; requests that are timed run one by one, before
+Batches run in several processes that share the device; requests that are timed run one by one, after
 them, alone. A killed run goes on where it stopped: `ripple paper` with the same folder.
 """
 
@@ -60,10 +60,10 @@ def run(request: Request, folder: Path, workers: int = 1, reuse: Sequence[Path] 
             lines.append(line)
         timed, todo = timings(request, lines), jobs(request, lines)
         progress = _Progress(timed, todo, request)
-        for want in timed:
-            lines.append(_append(out, _time(request, want), progress))
         for line in run_all(work, todo, workers):
             lines.append(_append(out, line, progress))
+        for want in timed:
+            lines.append(_append(out, _time(request, want), progress))
         late = (_time(request, want) for want in best_untimed(request, list(lines)))
         for line in itertools.chain(late, _examples(request, lines)):
             lines.append(_append(out, line, progress))
