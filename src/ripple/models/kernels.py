@@ -13,7 +13,10 @@ import triton
 import triton.language as tl
 
 Tensor = torch.Tensor
-HEADS_AT_ONCE = 16  # heads rotated by one program
+PER_WARP = (
+    512  # numbers: a program has as many warps as its work needs, so that narrow models fill the device
+)
+PAIRS_AT_ONCE = 1024  # rotated by one program
 
 
 @triton.jit
@@ -42,9 +45,10 @@ def add_norm(x: Tensor, parts: Tensor | None, weight: Tensor, eps: float) -> Ten
     out = torch.empty_like(x)
     n, d = x.shape
     n_parts = 0 if parts is None else len(parts)
+    block = triton.next_power_of_2(d)
     _add_norm[(n,)](
-        x, x if parts is None else parts, weight, out, n, d, eps, PARTS=n_parts,
-        BLOCK=triton.next_power_of_2(d), num_warps=8,
+        x, x if parts is None else parts, weight, out, n, d, eps, PARTS=n_parts, BLOCK=block,
+        num_warps=_warps(block),
     )  # fmt: skip
     return out
 
@@ -66,7 +70,8 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     """Return silu(gate) * up of [n, 2 * d_ff]."""
     n, d_ff = gate_up.shape[0], gate_up.shape[1] // 2
     out = gate_up.new_empty(n, d_ff)
-    _silu_mul[(n, triton.cdiv(d_ff, 2048))](gate_up, out, d_ff, BLOCK=2048, num_warps=4)
+    block = min(2048, triton.next_power_of_2(d_ff))
+    _silu_mul[(n, triton.cdiv(d_ff, block))](gate_up, out, d_ff, BLOCK=block, num_warps=_warps(block))
     return out
 
 
@@ -125,8 +130,16 @@ def rotate_and_store(
     """
     n_canvases, n_rows = pos.shape
     _, k_heads, _, d = k_store.shape
-    n_blocks = triton.cdiv(n_heads + 2 * k_heads, HEADS_AT_ONCE)
+    n_all = n_heads + 2 * k_heads
+    heads = min(max(1, 2 * PAIRS_AT_ONCE // d), triton.next_power_of_2(n_all))
+    n_blocks = triton.cdiv(n_all, heads)
     _rotate_and_store[(n_canvases * n_rows, n_blocks)](
         qkv, pos, cos, sin, k_store, v_store, slots, n_rows, n_live, k_store.stride(0), k_store.stride(1),
-        H=n_heads, K=k_heads, D=d, IN_FP32=in_fp32, HEADS=HEADS_AT_ONCE, num_warps=4,
+        H=n_heads, K=k_heads, D=d, IN_FP32=in_fp32, HEADS=heads,
+        num_warps=_warps(heads * d),
     )  # fmt: skip
+
+
+def _warps(n: int) -> int:
+    """Return how many warps a program over n numbers gets."""
+    return min(8, max(1, n // PER_WARP))
