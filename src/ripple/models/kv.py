@@ -11,6 +11,8 @@ import torch
 
 from ripple.models.records import ModelConfig
 
+POSITION_STEP = 128
+
 
 class KVStore:
     """Rotated keys and values of every request that uses a cache."""
@@ -21,8 +23,12 @@ class KVStore:
         self.v = torch.empty(shape, device=device, dtype=dtype)
 
     def reserve(self, n_slots: int, n_positions: int) -> None:
-        """Make room for at least this many slots and positions; what is stored stays."""
+        """Make room for at least this many slots and positions; what is stored stays.
+
+        Positions come in steps, so that prompts of similar length do not move the store each time.
+        """
         layers, slots, heads, positions, dim = self.k.shape
+        n_positions = -(-n_positions // POSITION_STEP) * POSITION_STEP
         if n_slots <= slots and n_positions <= positions:
             return
         shape = (layers, _grown(slots, n_slots), heads, _grown(positions, n_positions), dim)
