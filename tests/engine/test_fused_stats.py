@@ -13,7 +13,7 @@ from ripple.engine.fused_stats import reduce_logits
 MASK = 17
 
 
-@pytest.mark.parametrize(("vocab", "k"), [(300, 1), (4096, 3), (9001, 10)])
+@pytest.mark.parametrize(("vocab", "k"), [(300, 1), (300, 10), (4096, 3), (9001, 10)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_equals_the_plain_pass(vocab: int, k: int, dtype: torch.dtype) -> None:
     logits = (torch.randn(4, vocab, generator=torch.Generator().manual_seed(vocab)) * 3).to(dtype)

@@ -18,20 +18,31 @@ LEAST_PROGRAMS = 120  # about one per multiprocessor
 
 
 @triton.jit
+def _tile(
+    x, weight, m, k, column, row, start, n_inner,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Multiply BN rows of the weights by all rows of x, over inner columns start ... start + n_inner - 1."""
+    inner = start + tl.arange(0, BK)
+    w_at = weight + column[:, None].to(tl.int64) * k + inner[None, :]
+    x_at = x + tl.minimum(row, m - 1)[None, :] * k + inner[:, None]
+    acc = tl.zeros([BN, BM], tl.float32)
+    for step in range(0, n_inner, BK):
+        w_tile = tl.load(w_at + step, eviction_policy="evict_first")
+        x_tile = tl.load(x_at + step, eviction_policy="evict_last")
+        acc = tl.dot(w_tile, x_tile, acc, input_precision=PRECISION)
+    return acc
+
+
+@triton.jit
 def _product(
     x, weight, bias, out, m, n, k, k_part,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * BN + tl.arange(0, BN)
     piece = tl.program_id(1)
-    row, inner = tl.arange(0, BM), piece * k_part + tl.arange(0, BK)
-    w_at = weight + column[:, None].to(tl.int64) * k + inner[None, :]
-    x_at = x + tl.minimum(row, m - 1)[None, :] * k + inner[:, None]
-    acc = tl.zeros([BN, BM], tl.float32)
-    for step in range(0, k_part, BK):
-        w_tile = tl.load(w_at + step, eviction_policy="evict_first")
-        x_tile = tl.load(x_at + step, eviction_policy="evict_last")
-        acc = tl.dot(w_tile, x_tile, acc, input_precision=PRECISION)
+    row = tl.arange(0, BM)
+    acc = _tile(x, weight, m, k, column, row, piece * k_part, k_part, BM, BN, BK, PRECISION)
     if HAS_BIAS:
         acc += tl.load(bias + column).to(tl.float32)[:, None]
     to = out + (piece * m + row)[None, :].to(tl.int64) * n + column[:, None]
@@ -48,14 +59,8 @@ def _gated(
     first = tl.program_id(0) * half
     stacked = tl.arange(0, BN)
     column = first + stacked % half + (stacked // half) * d_ff
-    row, inner = tl.arange(0, BM), tl.arange(0, BK)
-    w_at = weight + column[:, None].to(tl.int64) * k + inner[None, :]
-    x_at = x + tl.minimum(row, m - 1)[None, :] * k + inner[:, None]
-    acc = tl.zeros([BN, BM], tl.float32)
-    for step in range(0, k, BK):
-        w_tile = tl.load(w_at + step, eviction_policy="evict_first")
-        x_tile = tl.load(x_at + step, eviction_policy="evict_last")
-        acc = tl.dot(w_tile, x_tile, acc, input_precision=PRECISION)
+    row = tl.arange(0, BM)
+    acc = _tile(x, weight, m, k, column, row, 0, k, BM, BN, BK, PRECISION)
     gate, up = tl.split(acc.reshape(2, half, BM).permute(1, 2, 0))
     kind: tl.constexpr = out.dtype.element_ty
     gate, up = gate.to(kind).to(tl.float32), up.to(kind).to(tl.float32)
