@@ -29,6 +29,7 @@ from ripple.models.checkpoint import LAYER_NAMES, TOP_NAMES
 from ripple.models.random_files import dream_config, llada_config, write_json
 
 _SHARD = int(15.5 * 2**20)  # bytes
+UNSEEN = 100_000  # where a session without a record goes on: a part of the stream none has reached
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ def load(model: Network, optimizer: Optimizer, folder: Path) -> Progress:
         with torch.no_grad():
             for name, p in model.named_parameters():
                 p.copy_(coarse[released_name(family, name)].float())
-        return Progress(folder.name, diffusion_steps=1)  # past the autoregressive phase
+        return Progress(folder.name, diffusion_steps=1, next_chunk=UNSEEN)  # past the autoregressive phase
     with safe_open(files[0], framework="pt") as handle:
         stored = json.loads(handle.metadata()["progress"])
         progress = Progress(**{name: stored[name] for name in Progress.__slots__})

@@ -59,7 +59,7 @@ def device_ms(work: Callable[[], Any], device: torch.device, n: int = 10) -> flo
             work()
         return (time.perf_counter() - start) / 3 * 1e3
     times: list[float] = []
-    for _ in range(3):
+    for _ in range(3 if n > 1 else 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         begin.record()

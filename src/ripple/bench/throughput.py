@@ -25,6 +25,7 @@ from ripple.models.shapes import random_network, shape_named
 
 CONCURRENT = (1, 8, 32, 64)
 PROMPTS = (900, 1000, 1100)  # tokens, in turn
+WARM_TICKS = 14  # about two of eight blocks
 METHODS = ("rps", "confidence")
 CACHES = ("dual", "dual:keep_prompt=true", "none")
 
@@ -41,9 +42,9 @@ def measure(
     start, n_new = time.perf_counter(), 0
     for shape in shapes.split(","):
         model = random_network(shape_named(shape, layers or None), target, torch.bfloat16)
-        for policy in CACHES:
-            for method in METHODS:
-                for n in map(int, batches.split(",")):
+        for n in map(int, batches.split(",")):
+            for policy in CACHES:
+                for method in METHODS:
                     key = (shape, method, policy, n)
                     late = seconds and time.perf_counter() - start > seconds
                     if key in done or late or (policy == "none" and n > 8):
@@ -57,12 +58,12 @@ def measure(
 
 
 def _run(engine: Engine, key: tuple[str, str, str, int]) -> dict[str, Any]:
-    """Decode twice the same requests, n at a time; the first round meets and captures every shape."""
+    """Decode n requests at a time; a first round, broken off, meets and captures the shapes."""
     shape, method, policy, n = key
     plan = next(plan for plan in published(shape, ["gsm8k"]) if plan.method == method)
     n_requests = max(2, n)
     schedules = list(spread(plan.normal, plan.lookahead, plan.branches, N_BLOCKS, n_requests))
-    _drain(engine, schedules, policy)
+    _drain(engine, schedules, policy, WARM_TICKS)
     start = time.perf_counter()
     sessions, n_ticks = _drain(engine, schedules, policy)
     seconds = time.perf_counter() - start
@@ -75,8 +76,10 @@ def _run(engine: Engine, key: tuple[str, str, str, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _drain(engine: Engine, schedules: list[Schedule], policy: str) -> tuple[list[Session], int]:
-    """Submit one request per schedule and tick until all are done."""
+def _drain(
+    engine: Engine, schedules: list[Schedule], policy: str, most_ticks: int = 1 << 20
+) -> tuple[list[Session], int]:
+    """Submit one request per schedule and tick until all are done, or so many times."""
     generator = torch.Generator().manual_seed(0)
     sessions = []
     for number, schedule in enumerate(schedules):
@@ -84,7 +87,9 @@ def _drain(engine: Engine, schedules: list[Schedule], policy: str) -> tuple[list
         ids = torch.randint(engine.model.config.mask_id, (n_prompt,), generator=generator).tolist()
         sessions.append(engine.submit(ids, Settings(Scripted(schedule), LENGTH, cache=cache(policy))))
     n_ticks = 0
-    while any(session.finish is None for session in sessions):
+    while n_ticks < most_ticks and any(session.finish is None for session in sessions):
         engine.tick()
         n_ticks += 1
+    for session in sessions:
+        session.cancel()  # nothing, if it is done
     return sessions, n_ticks
