@@ -44,14 +44,33 @@ def test_normalising_adds_the_parts_first_and_keeps_the_sum() -> None:
 
 @pytest.mark.parametrize("n_rows", [16, 48])
 def test_products_for_few_rows_equal_the_librarys(n_rows: int) -> None:
-    x, weight, bias = torch.randn(n_rows, 256), torch.randn(128, 256), torch.randn(128)
+    x, weight = torch.randn(n_rows, 256), torch.randn(128, 256)
     assert skinny.fits(n_rows, weight) and not skinny.fits(n_rows + 1, weight)
-    assert close(skinny.linear(x, weight, bias), F.linear(x, weight, bias))
     parts = skinny.linear_parts(x, weight)
     assert len(parts) > 1 and close(parts.sum(0), F.linear(x, weight))
     gate, up = F.linear(x, weight).chunk(2, dim=-1)
     assert close(skinny.gated(x, weight), F.silu(gate) * up)
     assert close(kernels.silu_mul(F.linear(x, weight)), F.silu(gate) * up)
+
+
+@pytest.mark.parametrize("in_fp32", [True, False])
+@pytest.mark.parametrize(("n_canvases", "n_heads", "k_heads", "d"), [(1, 4, 2, 64), (2, 2, 2, 128)])
+def test_a_product_that_rotates_equals_the_product_and_the_rotation(
+    n_canvases: int, n_heads: int, k_heads: int, d: int, in_fp32: bool
+) -> None:
+    n_rows, n_live, n_positions = 16, 10, 40
+    width = (n_heads + 2 * k_heads) * d
+    x, weight, bias = torch.randn(n_canvases * n_rows, 256), torch.randn(width, 256), torch.randn(width)
+    pos = torch.stack([torch.randperm(n_positions)[:n_rows] for _ in range(n_canvases)])
+    cos, sin = torch.randn(2, n_positions, d)
+    stores = torch.zeros(2, 2, 3, k_heads, n_positions, d)  # [way, k or v, slots, ...]
+    slots = torch.tensor([2, 0])[:n_canvases]
+    turns = [kernels.Rotation(pos, cos, sin, k, v, slots, n_live, n_heads, in_fp32) for k, v in stores]
+    fused = skinny.rotated_qkv(x, weight, bias, turns[0])
+    plain = F.linear(x, weight, bias)
+    kernels.rotate_and_store(plain, turns[1])
+    assert close(fused, plain) and close(stores[0], stores[1])
+    assert stores[0].count_nonzero() == 2 * n_canvases * n_live * k_heads * d
 
 
 def dense_attention(

@@ -18,6 +18,7 @@ import torch
 from ripple.models.records import ModelConfig
 
 BF16 = 2  # bytes
+CYCLES_PER_MS = 2_000_000  # at least, on today's GPUs
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def device_ms(work: Callable[[], Any], device: torch.device, n: int = 10) -> flo
             work()
         return (time.perf_counter() - start) / 3 * 1e3
     times: list[float] = []
-    for _ in range(3 if n > 1 else 1):
+    for _ in range(3):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         begin.record()
@@ -68,6 +69,23 @@ def device_ms(work: Callable[[], Any], device: torch.device, n: int = 10) -> flo
         end.record()
         torch.cuda.synchronize()
         times.append(begin.elapsed_time(end) / n)
+    return statistics.median(times)
+
+
+def queued_ms(work: Callable[[], Any], device: torch.device, pause_ms: float, n: int = 5) -> float:
+    """Return the device's time for one call: the device is kept busy until all of the call is queued."""
+    if device.type != "cuda":
+        return device_ms(work, device)
+    times: list[float] = []
+    for _ in range(n):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+        torch.cuda._sleep(int(pause_ms * CYCLES_PER_MS))  # type: ignore[no-untyped-call]
+        begin.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
     return statistics.median(times)
 
 

@@ -22,7 +22,7 @@ import torch
 from ripple.analysis.lines import Line, append_line, mend, read_lines
 from ripple.analysis.speed import step_figure, step_tables
 from ripple.bench import equality
-from ripple.bench.machine import Ceilings, ceilings, device_ms, roof_ms
+from ripple.bench.machine import Ceilings, ceilings, queued_ms, roof_ms
 from ripple.bench.scripts import Hold
 from ripple.caches import cache
 from ripple.engine.engine import Engine
@@ -126,7 +126,7 @@ def _line(model: Transformer, point: Point, limits: Ceilings) -> Line:
     engine = Engine(model, max_batch=point.batch)
     sessions = _held(engine, point)
     step_ms = _tick_ms(engine)
-    on_device_ms = _device_ms(engine, sessions, 1 if step_ms > SLOW_MS else 10)
+    on_device_ms = _device_ms(engine, sessions, 1 if step_ms > SLOW_MS else 5)
     base = sessions[0].lay_out(packed=True).base
     n_live, n_canvas = len(base.strip.pos), len(sessions[0].canvas.ids)
     n_rows = point.batch * (n_live + point.candidates * BLOCK)
@@ -173,13 +173,14 @@ def _tick_ms(engine: Engine) -> float:
 
 
 def _device_ms(engine: Engine, sessions: list[Session], n: int) -> float:
-    """Return the device's part of a tick: the same work queued n times without waiting."""
+    """Return the device's part of a tick."""
     readings = [session.lay_out(packed=True) for session in sessions]
 
     def work() -> None:
+        engine.settle()
         reduce_tick(engine.model, engine.hidden_states(readings), sessions, readings, None)
 
-    return device_ms(work, engine.model.device, n)
+    return queued_ms(work, engine.model.device, 2.0 + len(sessions), n)
 
 
 def _tell(line: Line, done: int, n_all: int) -> None:

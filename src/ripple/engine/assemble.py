@@ -86,14 +86,15 @@ class Packed:
         return self.flat[start:stop]
 
 
-def pack(of: Group, read: Ints, shape: Shape) -> Packed:
-    """Write a group into the flat array of a shape that holds it.
+def pack(of: Group, read: Ints, shape: Shape, into: Ints | None = None) -> Packed:
+    """Write a group into the flat array of a shape that holds it: a new one, or `into`.
 
     Padding repeats real rows, so it can never produce a NaN and writes nothing new to the key store.
     `read` counts rows of the group's own width, which padding may widen.
     """
     parts = sections(shape)
-    flat = np.zeros(parts[-1].stop, dtype=np.int64)
+    flat = np.zeros(parts[-1].stop, dtype=np.int64) if into is None else into
+    flat.fill(0)
     part = {name: flat[start:stop].reshape(size) for name, start, stop, size in parts}
     ids, pos, r, w = part["ids"], part["pos"], shape.r, shape.w
     part["own_len"].fill(w)

@@ -153,6 +153,7 @@ class Engine:
             hidden = self.hidden_states(readings)
             sampling = self._sampling(asking, readings, len(hidden))
             heard = reduce_tick(self.model, hidden, asking, readings, sampling).hear()
+            self.settle()
             seconds = time.perf_counter() - start
             for session, reading in zip(asking, readings, strict=True):
                 if heard.is_finite(reading):
@@ -171,6 +172,11 @@ class Engine:
             return self._hidden(groups[0], reads[0])
         # A graph's output is overwritten when its shape comes again, hence the copies.
         return torch.cat([self._hidden(*pair).clone() for pair in zip(groups, reads, strict=True)])
+
+    def settle(self) -> None:
+        """Take note that the device has finished: what it was fed from may be written again."""
+        if self._graphs is not None:
+            self._graphs.settle()
 
     def _hidden(self, of: Group, read: Ints) -> torch.Tensor:
         """Run one group of strips."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from ripple.canvas import Ints
@@ -28,7 +27,6 @@ KEY_STEP = 256  # keys only decide how attention is split, so they can be rounde
 MOST_CANVASES = 64  # more of them keep the device busy without graphs
 MANY_ROWS = 1024  # so much work hides its launches, and exact shapes waste none of it
 MOST_GRAPHS = 96
-N_STAGES = 4
 
 
 def rounded(shape: Shape) -> Shape:
@@ -48,10 +46,11 @@ def _up(n: int, step: int) -> int:
 
 @dataclass(slots=True)
 class Captured:
-    """A graph, the buffer that feeds it and the tensor that it fills."""
+    """A graph, the page-locked buffer that its first kernel reads and the tensor that it fills."""
 
     graph: torch.cuda.CUDAGraph
-    flat: Tensor
+    source: Tensor
+    flat: Tensor  # where that kernel puts it
     hidden: Tensor
 
 
@@ -65,7 +64,7 @@ class Graphs:
         self._graphs: dict[Shape, Captured] = {}
         self._pool: Any = None  # where all graphs take their memory from
         self._store_at = 0
-        self._staging = Staging()
+        self._in_flight: set[Shape] = set()  # their buffers may not have been read yet
 
     def hidden(self, of: Group, read: Ints) -> Tensor:
         """Return the hidden states [n_read, d] of a group; valid until the same shape runs again."""
@@ -73,31 +72,42 @@ class Graphs:
         if of.shares_slots or exact.s > MOST_CANVASES or exact.s * exact.r >= MANY_ROWS:
             return self._plain(pack(of, read, exact), fixed=False)
         self._forget_moved_store()
-        packed = pack(of, read, rounded(exact))
-        shape = packed.shape
+        shape = rounded(exact)
         if shape not in self._graphs:
+            packed = pack(of, read, shape)
             if shape not in self._met or len(self._graphs) >= MOST_GRAPHS:
                 self._met.add(shape)
                 return self._plain(packed)[: len(read)]
             self._graphs[shape] = self._capture(packed)
         captured = self._graphs[shape]
-        self._staging.copy(packed.flat, captured.flat)
+        if shape in self._in_flight:  # the same shape twice in one tick
+            torch.cuda.current_stream(self.model.device).synchronize()
+        self._in_flight.add(shape)
+        pack(of, read, shape, captured.source.numpy())
         captured.graph.replay()
         return captured.hidden[: len(read)]
+
+    def settle(self) -> None:
+        """Take note that the device has finished all that was asked of it."""
+        self._in_flight.clear()
 
     def _plain(self, packed: Packed, fixed: bool = True) -> Tensor:
         there = torch.from_numpy(packed.flat).to(self.model.device)
         return self.model.hidden(view(there, packed, fixed), self.store)
 
     def _capture(self, packed: Packed) -> Captured:
-        there = torch.from_numpy(packed.flat).to(self.model.device)
-        forward = view(there, packed, fixed=True)
+        from ripple.models.kernels import fetch  # needs Triton, which only GPU machines have
+
+        source = torch.from_numpy(packed.flat).pin_memory()
+        there = torch.empty_like(source, device=self.model.device)
+        fetch(source, there)  # compiled before anything is captured
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            hidden = self.model.hidden(forward, self.store)
+            fetch(source, there)
+            hidden = self.model.hidden(view(there, packed, fixed=True), self.store)
         self._pool = self._pool or graph.pool()
-        return Captured(graph, there, hidden)
+        return Captured(graph, source, there, hidden)
 
     def _forget_moved_store(self) -> None:
         """Drop all graphs when the key store has moved: they would write where it was."""
@@ -105,23 +115,3 @@ class Graphs:
             self._store_at = self.store.k.data_ptr()
             self._graphs.clear()
             self._pool = None
-
-
-class Staging:
-    """Page-locked buffers, used in turn, out of which the device copies while the host goes on."""
-
-    def __init__(self) -> None:
-        self._buffers = [torch.empty(0, dtype=torch.int64) for _ in range(N_STAGES)]
-        self._copied = [torch.cuda.Event() for _ in range(N_STAGES)]  # type: ignore[no-untyped-call]
-        self._turn = 0
-
-    def copy(self, flat: Ints, target: Tensor) -> None:
-        """Queue a copy of host integers to the device."""
-        self._turn = (self._turn + 1) % N_STAGES
-        self._copied[self._turn].synchronize()  # long over, unless one tick had as many forwards as stages
-        if len(self._buffers[self._turn]) < len(flat):
-            self._buffers[self._turn] = torch.empty(2 * len(flat), dtype=torch.int64, pin_memory=True)
-        staged = self._buffers[self._turn][: len(flat)]
-        np.copyto(staged.numpy(), flat)
-        target.copy_(staged, non_blocking=True)
-        self._copied[self._turn].record()

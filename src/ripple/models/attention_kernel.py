@@ -20,8 +20,9 @@ import triton.language as tl
 from ripple.models.forward import Forward
 
 Tensor = torch.Tensor
-PROGRAMS_WANTED = 264  # two per multiprocessor of an H200: below this the keys are split
+PROGRAMS_WANTED = 132  # one per multiprocessor of an H200: below this the keys are split
 LOG2_E = 1.4426950408889634  # scores are scaled by it, so that exp2 can be used
+MERGED_AT_ONCE = 8  # rows of one head whose parts a program merges
 LEAST_KEYS = 128  # a part smaller than this costs more to merge than it saves
 
 
@@ -80,7 +81,7 @@ def _attend(
     home = tl.load(slots + canvas) * slot_stride + kv_head * head_stride
     start, stop = piece * part_len, tl.minimum((piece + 1) * part_len, n_keys)
     top, total, acc = _canvas_keys(
-        q, k_store + home, v_store + home, start, stop, lo, hi, in_branch, top, total, acc, scale,
+        q, k_store + home, v_store + home, start, stop, lo, hi, has_branch, top, total, acc, scale,
         D, BN, PRECISION,
     )  # fmt: skip
     if has_branch & (piece == PARTS - 1):
@@ -125,29 +126,14 @@ def _range(
 
 @triton.jit
 def _canvas_keys(
-    q, keys, values, start, stop, lo, hi, in_branch, top, total, acc, scale,
+    q, keys, values, start, stop, lo, hi, has_branch, top, total, acc, scale,
     D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Meet the keys start ... stop-1 of the store; only tiles with hidden keys and the last need a mask."""
-    whole = start + tl.maximum(stop - start, 0) // BN * BN
-    hides = tl.max(in_branch.to(tl.int32)) > 0
-    first = tl.min(tl.where(in_branch, lo, 1 << 30)).to(tl.int32)
-    last = tl.max(tl.where(in_branch, hi, 0)).to(tl.int32)
-    hidden_from = tl.where(hides, start + tl.maximum(first - start, 0) // BN * BN, whole)
-    hidden_from = tl.minimum(hidden_from, whole)
-    hidden_to = tl.where(hides, start + (tl.maximum(last - start, 0) + BN - 1) // BN * BN, whole)
-    hidden_to = tl.maximum(tl.minimum(hidden_to, whole), hidden_from)
+    """Meet the keys start ... stop-1 of the store; without branches only the last tile needs a mask."""
+    whole = start + tl.where(has_branch, 0, tl.maximum(stop - start, 0) // BN * BN)
     top, total, acc = _range(
-        q, keys, values, start, hidden_from, stop, lo, hi, top, total, acc, scale, False, D, BN, PRECISION
+        q, keys, values, start, whole, stop, lo, hi, top, total, acc, scale, False, D, BN, PRECISION
     )
-    if hides:
-        top, total, acc = _range(
-            q, keys, values, hidden_from, hidden_to, stop, lo, hi, top, total, acc, scale,
-            True, D, BN, PRECISION,
-        )  # fmt: skip
-        top, total, acc = _range(
-            q, keys, values, hidden_to, whole, stop, lo, hi, top, total, acc, scale, False, D, BN, PRECISION
-        )
     return _range(q, keys, values, whole, stop, stop, lo, hi, top, total, acc, scale, True, D, BN, PRECISION)
 
 
@@ -173,19 +159,25 @@ def _own_keys(
 @triton.jit
 def _merge(
     part, part_lse, out, n_flat, n_here, n_rows, first_row,
-    H: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr, D: tl.constexpr,
+    H: tl.constexpr, PARTS: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """Weigh the parts of one (row, head) by their log-sum-exps."""
-    at = tl.program_id(0).to(tl.int64)
-    p, d = tl.arange(0, PADDED), tl.arange(0, D)
-    exists = p < PARTS
-    lse = tl.load(part_lse + p * n_flat + at, mask=exists, other=float("-inf"))
-    weight = tl.exp2(lse - tl.max(lse, 0))
-    values = tl.load(part + ((p * n_flat + at) * D)[:, None] + d[None, :], mask=exists[:, None], other=0.0)
-    merged = tl.sum(values * weight[:, None], 0) / tl.sum(weight, 0)
+    """Weigh the parts of some (row, head)s by their log-sum-exps."""
+    at = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
+    exists = at < n_flat
+    d = tl.arange(0, D)
+    top = tl.full([BM], float("-inf"), tl.float32)
+    for p in tl.static_range(PARTS):
+        top = tl.maximum(top, tl.load(part_lse + p * n_flat + at, mask=exists, other=0.0))
+    merged, total = tl.zeros([BM, D], tl.float32), tl.zeros([BM], tl.float32)
+    for p in tl.static_range(PARTS):
+        weight = tl.exp2(tl.load(part_lse + p * n_flat + at, mask=exists, other=0.0) - top)
+        value_at = part + (p * n_flat + at)[:, None] * D + d[None, :]
+        merged += weight[:, None] * tl.load(value_at, mask=exists[:, None], other=0.0)
+        total += weight
     row, head = at // H, at % H
     there = row // n_here * n_rows + row % n_here + first_row
-    tl.store(out + (there * H + head) * D + d, merged.to(out.dtype.element_ty))
+    to = out + ((there * H + head) * D)[:, None] + d[None, :]
+    tl.store(to, (merged / total[:, None]).to(out.dtype.element_ty), mask=exists[:, None])
 
 
 def attend(
@@ -201,7 +193,7 @@ def attend(
     n_canvases, n_rows = fwd.pos.shape
     _, k_heads, _, d = k_store.shape
     group = n_heads // k_heads
-    tile = tile or tile_for((n_rows - first_row) * group, qkv.dtype)
+    tile = tile or tile_for((n_rows - first_row) * group, k_heads * n_canvases, qkv.dtype)
     n_tiles = triton.cdiv((n_rows - first_row) * group, tile.rows)
     wanted = n_programs_wanted or PROGRAMS_WANTED
     n_programs = n_tiles * k_heads * n_canvases
@@ -228,17 +220,19 @@ def attend(
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if parts > 1:
-        _merge[(n_flat,)](
-            part, part_lse, out, n_flat, n_here, n_rows, first_row, H=n_heads, PARTS=parts,
-            PADDED=triton.next_power_of_2(parts), D=d, num_warps=1,
+        _merge[(triton.cdiv(n_flat, MERGED_AT_ONCE),)](
+            part, part_lse, out, n_flat, n_here, n_rows, first_row, H=n_heads, PARTS=parts, D=d,
+            BM=MERGED_AT_ONCE, num_warps=2,
         )  # fmt: skip
     return out
 
 
-def tile_for(n_query_rows: int, dtype: torch.dtype) -> Tile:
-    """Return the tile that was fastest for so many rows (`ripple bench tiles`)."""
+def tile_for(n_query_rows: int, n_kv: int, dtype: torch.dtype) -> Tile:
+    """Return the tile that was fastest for so many rows (`ripple bench tiles`); n_kv: key heads in all."""
     if dtype == torch.float32:
         return Tile(32, 32, 4, 1)
     if n_query_rows <= 32:
         return Tile(32, 64, 4, 3)
-    return Tile(64, 64, 4, 3) if n_query_rows <= 512 else Tile(128, 64, 8, 3)
+    if n_query_rows // 128 * n_kv >= 4 * PROGRAMS_WANTED:  # enough work for every multiprocessor
+        return Tile(128, 64, 8, 3)
+    return Tile(64, 64, 4, 3)

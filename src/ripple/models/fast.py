@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from ripple.models import skinny
 from ripple.models.attention_kernel import attend
 from ripple.models.forward import Forward
-from ripple.models.kernels import add_norm, rotate_and_store, silu_mul
+from ripple.models.kernels import Rotation, add_norm, rotate_and_store, silu_mul
 from ripple.models.kv import KVStore
 from ripple.models.records import LayerWeights
 from ripple.models.transformer import Transformer
@@ -44,9 +44,9 @@ class FastTransformer(Transformer):
         parts: Tensor | None = None  # of the last product, still to be added to x
         last = len(self.weights.layers) - 1
         for number, layer in enumerate(self.weights.layers):
-            qkv = self._qkv(layer, add_norm(x, parts, layer.attn_norm, eps))
             k, v = keys.of_layer(number)
-            rotate_and_store(qkv, fwd.pos, cos, sin, k, v, keys.slots, fwd.n_live, c.n_heads, c.rope_fp32)
+            turn = Rotation(fwd.pos, cos, sin, k, v, keys.slots, fwd.n_live, c.n_heads, c.rope_fp32)
+            qkv = _rotated_qkv(layer, add_norm(x, parts, layer.attn_norm, eps), turn)
             out = (
                 self._attend_all_live(qkv, k, v, keys, fwd)
                 if keys.all_live
@@ -73,10 +73,14 @@ class FastTransformer(Transformer):
             out = attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads, r, both)
         return out.view(n_canvases * n_rows, -1)
 
-    def _qkv(self, layer: LayerWeights, normed: Tensor) -> Tensor:
-        if skinny.fits(len(normed), layer.qkv) and layer.qkv.shape[0] >= 64 * skinny.LEAST_PROGRAMS:
-            return skinny.linear(normed, layer.qkv, layer.qkv_bias)
-        return F.linear(normed, layer.qkv, layer.qkv_bias)
+
+def _rotated_qkv(layer: LayerWeights, normed: Tensor, turn: Rotation) -> Tensor:
+    """Return queries, keys and values, rotated; those of live rows are stored."""
+    if skinny.can_rotate(len(normed), layer.qkv, turn.k_store.shape[-1]):
+        return skinny.rotated_qkv(normed, layer.qkv, layer.qkv_bias, turn)
+    qkv = F.linear(normed, layer.qkv, layer.qkv_bias)
+    rotate_and_store(qkv, turn)
+    return qkv
 
 
 def _add_product(x: Tensor, y: Tensor, weight: Tensor) -> Tensor | None:

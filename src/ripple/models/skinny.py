@@ -12,6 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ripple.models.kernels import Rotation, rotated
+
 Tensor = torch.Tensor
 MOST_ROWS = 64  # beyond, the library wins
 LEAST_PROGRAMS = 120  # about one per multiprocessor
@@ -36,15 +38,13 @@ def _tile(
 
 @triton.jit
 def _product(
-    x, weight, bias, out, m, n, k, k_part,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    x, weight, out, m, n, k, k_part,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * BN + tl.arange(0, BN)
     piece = tl.program_id(1)
     row = tl.arange(0, BM)
     acc = _tile(x, weight, m, k, column, row, piece * k_part, k_part, BM, BN, BK, PRECISION)
-    if HAS_BIAS:
-        acc += tl.load(bias + column).to(tl.float32)[:, None]
     to = out + (piece * m + row)[None, :].to(tl.int64) * n + column[:, None]
     tl.store(to, acc.to(out.dtype.element_ty), mask=(row < m)[None, :])
 
@@ -69,18 +69,71 @@ def _gated(
     tl.store(to, (silu * up).to(kind), mask=(row < m)[None, :])
 
 
+@triton.jit
+def _rotated_qkv(
+    x, weight, bias, qkv, pos, cos, sin, k_store, v_store, slots, m, k, n_rows, n_live,
+    slot_stride, head_stride, H: tl.constexpr, K: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
+    BK: tl.constexpr, HAS_BIAS: tl.constexpr, IN_FP32: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """32 columns of a head's first half above their partners in the second: a product, then the rotation."""
+    half: tl.constexpr = D // 2
+    pieces: tl.constexpr = half // 32
+    head, first = tl.program_id(0) // pieces, tl.program_id(0) % pieces * 32
+    stacked = tl.arange(0, 64)
+    column = head * D + first + stacked % 32 + (stacked // 32) * half
+    row, here = tl.arange(0, BM), first + tl.arange(0, 32)
+    acc = _tile(x, weight, m, k, column, row, 0, k, BM, 64, BK, PRECISION)
+    if HAS_BIAS:
+        acc += tl.load(bias + column).to(tl.float32)[:, None]
+    one, two = tl.split(acc.reshape(2, 32, BM).permute(1, 2, 0))
+    kind: tl.constexpr = qkv.dtype.element_ty
+    one, two = one.to(kind), two.to(kind)
+    exists = row < m
+    at = tl.load(pos + row, mask=exists, other=0)
+    if head < H + K:  # values are not rotated
+        c = tl.load(cos + at[None, :] * D + here[:, None]).to(tl.float32)
+        s = tl.load(sin + at[None, :] * D + here[:, None]).to(tl.float32)
+        wide_one, wide_two = one.to(tl.float32), two.to(tl.float32)
+        one = rotated(wide_one, -wide_two, c, s, kind, IN_FP32)
+        two = rotated(wide_two, wide_one, c, s, kind, IN_FP32)
+    to = qkv + (row * (H + 2 * K) * D + head * D)[None, :] + here[:, None]
+    tl.store(to, one, mask=exists[None, :])
+    tl.store(to + half, two, mask=exists[None, :])
+    if head >= H:  # keys and values of live rows go into the store
+        is_live = exists & (row % n_rows < n_live)
+        home = tl.load(slots + row // n_rows, mask=exists, other=0) * slot_stride + at * D
+        store = k_store + (head - H) * head_stride
+        if head >= H + K:
+            store = v_store + (head - H - K) * head_stride
+        tl.store(store + home[None, :] + here[:, None], one, mask=is_live[None, :])
+        tl.store(store + home[None, :] + here[:, None] + half, two, mask=is_live[None, :])
+
+
 def fits(n_rows: int, *weights: Tensor) -> bool:
     """Say whether these kernels can multiply that few rows by these matrices."""
     whole_tiles = all(w.shape[0] % 64 == 0 and w.shape[1] % 256 == 0 for w in weights)
     return n_rows <= MOST_ROWS and n_rows % 16 == 0 and whole_tiles
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return x @ weight.T + bias for few rows."""
+def rotated_qkv(x: Tensor, weight: Tensor, bias: Tensor | None, how: Rotation) -> Tensor:
+    """Return x @ weight.T + bias for few rows, rotated and stored as by `rotate_and_store`."""
+    pos, cos, sin, k_store, v_store, slots, n_live, n_heads, in_fp32 = how
     m, (n, k) = len(x), weight.shape
-    out = x.new_empty(m, n)
-    _launch(x, weight, bias, out, m, n, k, 1)
+    _, k_heads, _, d = k_store.shape
+    out, wide = x.new_empty(m, n), x.dtype == torch.float32
+    _rotated_qkv[(n // 64,)](
+        x, weight, weight if bias is None else bias, out, pos, cos, sin, k_store, v_store, slots, m, k,
+        pos.shape[1], n_live, k_store.stride(0), k_store.stride(1), H=n_heads, K=k_heads, D=d,
+        BM=32 if m <= 32 else 64, BK=32 if wide else (128 if k % 128 == 0 else 64),
+        HAS_BIAS=bias is not None, IN_FP32=in_fp32, PRECISION="ieee" if wide else "tf32", num_warps=4,
+        num_stages=1 if wide else 3,
+    )  # fmt: skip
     return out
+
+
+def can_rotate(n_rows: int, weight: Tensor, head_dim: int) -> bool:
+    """Say whether `rotated_qkv` can take this product, and whether it is wide enough to fill the device."""
+    return fits(n_rows, weight) and weight.shape[0] >= 64 * LEAST_PROGRAMS and head_dim % 64 == 0
 
 
 def linear_parts(x: Tensor, weight: Tensor) -> Tensor:
@@ -88,20 +141,13 @@ def linear_parts(x: Tensor, weight: Tensor) -> Tensor:
     m, (n, k) = len(x), weight.shape
     parts = next((p for p in (1, 2, 4) if n // 64 * p >= LEAST_PROGRAMS), 4)
     out = torch.empty(parts, m, n, device=x.device)
-    _launch(x, weight, None, out, m, n, k, parts)
-    return out
-
-
-def _launch(
-    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, m: int, n: int, k: int, parts: int
-) -> None:
     wide = x.dtype == torch.float32
     _product[(n // 64, parts)](
-        x, weight, weight if bias is None else bias, out, m, n, k, k // parts,
+        x, weight, out, m, n, k, k // parts,
         BM=32 if m <= 32 else 64, BN=64, BK=32 if wide else (128 if k // parts % 128 == 0 else 64),
-        HAS_BIAS=bias is not None, PRECISION="ieee" if wide else "tf32", num_warps=4,
-        num_stages=1 if wide else (3 if parts == 1 else 5),
+        PRECISION="ieee" if wide else "tf32", num_warps=4, num_stages=1 if wide else (3 if parts == 1 else 5),
     )  # fmt: skip
+    return out
 
 
 def gated(x: Tensor, gate_up: Tensor) -> Tensor:
