@@ -22,6 +22,7 @@ from ripple.decoders import decoder as decoder_named
 from ripple.engine.assemble import pack, shape_of, view
 from ripple.engine.graphs import Graphs
 from ripple.engine.hear import reduce_tick
+from ripple.engine.memory import LookBook
 from ripple.engine.plan import Group, Reading, assign_rows, group
 from ripple.engine.prompts import Prompt, many_prompts, token_ids
 from ripple.engine.result import Settings
@@ -49,6 +50,7 @@ class Engine:
         self._free_slots: list[int] = []
         self._n_slots = 0
         self._store = KVStore(model.config, model.device, model.dtype)
+        self._looks = LookBook(model.config.vocab_size, model.device)
         self._graphs = Graphs(model, self._store) if model.has_static_shapes else None
 
     # -- for users ----------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class Engine:
             readings = [session.plan() for session in asking]
             hidden = self.hidden_states(readings)
             sampling = self._sampling(asking, readings, len(hidden))
-            heard = reduce_tick(self.model, hidden, asking, readings, sampling).hear()
+            heard = reduce_tick(self.model, hidden, asking, readings, sampling, self._looks).hear()
             self.settle()
             seconds = time.perf_counter() - start
             for session, reading in zip(asking, readings, strict=True):
@@ -227,6 +229,8 @@ class Engine:
                 continue  # cancelled while it waited
             if session.is_cached:
                 session.slot = self._take_slot(len(session.canvas.ids))
+            if session.wants.kl:
+                session.memory = self._looks.open(session.settings.length, session.canvas.prompt_len)
             session.start()
             self._live.append(session)
 
@@ -235,6 +239,9 @@ class Engine:
             if session.finish is not None and session.slot is not None:
                 self._free_slots.append(session.slot)
                 session.slot = None
+            if session.finish is not None and session.memory is not None:
+                self._looks.close(session.memory)
+                session.memory = None
         self._live = [session for session in self._live if session.finish is None]
         self._waiting = deque(session for session in self._waiting if session.finish is None)
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ripple.canvas import Floats, Ints
+from ripple.engine.memory import LookBook
 from ripple.engine.plan import Draft, Reading
 from ripple.engine.session import Session
 from ripple.engine.stats import RowStats, Sampling, log_probs, reduce_rows, unpack
@@ -92,7 +93,7 @@ def _to_host(there: torch.Tensor) -> torch.Tensor:
 @torch.inference_mode()
 def reduce_tick(
     model: Transformer, hidden: torch.Tensor, asking: list[Session], readings: list[Reading],
-    sampling: Sampling | None,
+    sampling: Sampling | None, looks: LookBook | None = None,
 ) -> Queued:  # fmt: skip
     """Queue the projection of the rows that are read and the statistics over them."""
     config = model.config
@@ -102,7 +103,8 @@ def reduce_tick(
     wants_kl = any(session.memory is not None for session in asking)
     fused = model.has_static_shapes and sampling is None and not wants_kl
     step = len(hidden) if wants_kl else max(1, LOGITS_AT_ONCE // config.vocab_size)
-    packed, kls = [], dict[int, torch.Tensor]()
+    packed: list[torch.Tensor] = []
+    kl, n_kl = None, dict[int, int]()
     probed = torch.zeros(probes.shape[1], device=model.device)
     for start in range(0, len(hidden), step):
         logits = model.logits(hidden[start : start + step])
@@ -116,10 +118,10 @@ def reduce_tick(
         if probes.shape[1]:
             probed = _probe(logp, log_total, probes_there, start, probed)
         if wants_kl:
-            kls = _kl_of(asking, readings, logp)
-    parts = [*packed, *([probed] if probes.shape[1] else []), *kls.values()]
+            kl, n_kl = _kl_of(asking, readings, logp, looks)
+    parts = [*packed, *([probed] if probes.shape[1] else []), *([] if kl is None else [kl])]
     flat = parts[0] if len(parts) == 1 else torch.cat(parts)
-    return Queued(flat, len(hidden), k, owners, {number: len(kl) for number, kl in kls.items()})
+    return Queued(flat, len(hidden), k, owners, n_kl)
 
 
 def _probe(
@@ -139,13 +141,18 @@ def _fused(logits: torch.Tensor, k: int, mask_id: int) -> tuple[torch.Tensor, to
     return reduce_logits(logits, k, mask_id)
 
 
-def _kl_of(asking: list[Session], readings: list[Reading], logp: torch.Tensor) -> dict[int, torch.Tensor]:
-    """Compare each remembering request's rows with its previous look."""
-    return {
-        session.number: torch.cat(session.memory.compare(reading, session.ask.follows, logp))
-        for session, reading in zip(asking, readings, strict=True)
-        if session.memory is not None and session.ask is not None
-    }
+def _kl_of(
+    asking: list[Session], readings: list[Reading], logp: torch.Tensor, looks: LookBook | None
+) -> tuple[torch.Tensor, dict[int, int]]:
+    """Compare the remembering requests' rows with their previous looks; say how many are whose."""
+    assert looks is not None, "requests that want KL need a book of looks"
+    mine, n_kl = [], {}
+    for session, reading in zip(asking, readings, strict=True):
+        if session.memory is not None and session.ask is not None:
+            mine.append((session.memory, reading, session.ask.follows))
+            heard = (reading.base, *reading.branches, *([reading.ahead] if reading.ahead else []))
+            n_kl[session.number] = sum(len(draft.pos) for draft in heard)
+    return looks.compare(mine, logp), n_kl
 
 
 def _probe_index(asking: list[Session], readings: list[Reading]) -> tuple[Ints, dict[int, slice]]:

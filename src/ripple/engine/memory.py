@@ -1,58 +1,113 @@
-"""What a request's model said last time, so that KLASS can ask how much it moved.
+"""What each request's model said last time, so that KLASS can ask how much it moved.
 
-Kept on the device as log-probabilities of the response's positions; only requests that want KL have one.
+Kept on the device as log-probabilities, one row of a shared table for every response position of every
+request that wants KL, so that a tick compares all of them at once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from ripple.canvas import Ints
-from ripple.engine.plan import Draft, Reading
+from ripple.engine.plan import Reading
 from ripple.engine.stats import KL_FLOOR, kl_to
 
-Seen = tuple[Ints, torch.Tensor]  # (response indices [n], log-probabilities [n, V])
+Tensor = torch.Tensor
+NEVER_SEEN = math.log(KL_FLOOR)  # before the first look every probability is 0
 
 
+@dataclass(slots=True)
+class Seen:
+    """One draft's rows of a comparison, in case the decoder goes on from it."""
+
+    places: Ints  # rows of the table
+    rows: Ints  # rows of what was seen
+    log_p: Tensor  # [rows of that tick, V]
+
+
+@dataclass(slots=True)
 class LookMemory:
+    """Where the previous looks of one request stand in the table."""
+
+    start: int
+    length: int
+    prompt_len: int
+    drafts: list[Seen] = field(default_factory=list)  # of its last forward: base, then branches
+    ahead: Seen | None = None
+
+    def kept(self, follows: int) -> list[Seen]:
+        """Return what the decoder went on from: the draft it followed, and all that lies ahead."""
+        return self.drafts[follows : follows + 1] + ([self.ahead] if self.ahead else [])
+
+
+Look = tuple[
+    LookMemory, Reading, int
+]  # of a request that wants KL; which draft of the last forward it follows
+
+
+class LookBook:
     """The previous look at every response position, updated when the next ask says which draft was kept."""
 
-    def __init__(self, length: int, prompt_len: int) -> None:
-        self.length = length
-        self.prompt_len = prompt_len
-        self._before: torch.Tensor | None = None  # [L, V]; before the first look every probability is 0
-        self._drafts: list[Seen] = []
-        self._ahead: Seen | None = None
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._table = torch.empty(0, vocab_size, device=device)
+        self._used = 0
+        self._free: dict[int, list[int]] = {}  # length -> starts of parts that were given back
 
-    def compare(self, reading: Reading, follows: int, logp: torch.Tensor) -> list[torch.Tensor]:
-        """Return the KL of base, branches and ahead against the previous look, and remember this one."""
-        if self._before is None:
-            shape = (self.length, logp.shape[1])
-            self._before = torch.full(shape, math.log(KL_FLOOR), device=logp.device)
-        self._keep(follows)
-        kls = []
-        self._drafts = []
-        for draft in (reading.base, *reading.branches):
-            kl, seen = self._one(draft, logp)
-            kls.append(kl)
-            self._drafts.append(seen)
-        self._ahead = None
-        if reading.ahead is not None:
-            kl, self._ahead = self._one(reading.ahead, logp)
-            kls.append(kl)
-        return kls
+    def open(self, length: int, prompt_len: int) -> LookMemory:
+        """Give a request its part of the table."""
+        free = self._free.get(length)
+        start = free.pop() if free else self._used
+        self._used = max(self._used, start + length)
+        if self._used > len(self._table):
+            grown = self._table.new_empty(max(self._used, 2 * len(self._table)), self._table.shape[1])
+            grown[: len(self._table)] = self._table
+            self._table = grown
+        self._table[start : start + length] = NEVER_SEEN
+        return LookMemory(start, length, prompt_len)
 
-    def _one(self, draft: Draft, logp: torch.Tensor) -> tuple[torch.Tensor, Seen]:
-        assert self._before is not None
-        index = draft.pos - self.prompt_len
-        kl, log_now = kl_to(logp[draft.rows], self._before[torch.from_numpy(index)])
-        return kl, (index, log_now)
+    def close(self, memory: LookMemory) -> None:
+        """Take a part back."""
+        self._free.setdefault(memory.length, []).append(memory.start)
 
-    def _keep(self, follows: int) -> None:
-        """Write the look that the decoder went on from into the memory."""
-        assert self._before is not None
-        kept = self._drafts[follows : follows + 1] + ([self._ahead] if self._ahead else [])
-        for index, log_now in kept:
-            self._before[torch.from_numpy(index)] = log_now
+    def compare(self, looks: Sequence[Look], logp: Tensor) -> Tensor:
+        """Return the KL of base, branches and ahead against the previous look, request by request."""
+        self._keep(looks)
+        seen: list[Seen] = []
+        read: list[Ints] = []
+        n = 0
+        for memory, reading, _ in looks:
+            memory.drafts, memory.ahead = [], None
+            for draft in (reading.base, *reading.branches, *([reading.ahead] if reading.ahead else [])):
+                places = draft.pos + (memory.start - memory.prompt_len)
+                seen.append(Seen(places, np.arange(n, n + len(places)), logp))
+                read.append(np.arange(draft.rows.start, draft.rows.stop))
+                n += len(places)
+                if draft is reading.ahead:
+                    memory.ahead = seen[-1]
+                else:
+                    memory.drafts.append(seen[-1])
+        rows, places = self._there(read, [one.places for one in seen])
+        kl, log_now = kl_to(logp[rows], self._table[places])
+        for one in seen:
+            one.log_p = log_now
+        return kl
+
+    def _keep(self, looks: Sequence[Look]) -> None:
+        """Write the looks that the decoders went on from into the table."""
+        by_source: dict[int, list[Seen]] = {}  # nearly always one: the last tick
+        for memory, _, follows in looks:
+            for one in memory.kept(follows):
+                by_source.setdefault(id(one.log_p), []).append(one)
+        for kept in by_source.values():
+            rows, places = self._there([one.rows for one in kept], [one.places for one in kept])
+            self._table[places] = kept[0].log_p[rows]
+
+    def _there(self, rows: list[Ints], places: list[Ints]) -> Tensor:
+        """Bring two lists of row numbers to the device in one copy, [2, n]."""
+        both = np.stack([np.concatenate(rows), np.concatenate(places)])
+        return torch.from_numpy(both).to(self._table.device)

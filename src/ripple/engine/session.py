@@ -44,7 +44,7 @@ class Session:
         self.error: RippleError | None = None
         self.seconds = 0.0
         self.slot: int | None = None  # where the engine keeps this request's frozen keys
-        self.memory = LookMemory(settings.length, len(prompt)) if self.wants.kl else None
+        self.memory: LookMemory | None = None  # given on admission to requests that want KL
         self.progress = Progress.of(self.canvas, config.logit_shift)
         self._has_opened = False  # whether the last forward opened a block or refreshed it
         self._t0 = time.perf_counter()
@@ -113,7 +113,6 @@ class Session:
         self.ask = None
         self.conversation.close()
         self.seconds = time.perf_counter() - self._t0
-        self.memory = None
 
     # -- cache --------------------------------------------------------------------------------------
 

@@ -66,18 +66,20 @@ class Book:
         length: int | None = None,
     ) -> list[Line]:
         """Return the lines of these settings that are there, all over the same items."""
-        at = self.length if length is None else length
+        return self.across(model, task, settings, [(cache, self.length if length is None else length)])[0]
+
+    def across(
+        self, model: str, task: str, settings: Sequence[Decoder], places: Sequence[tuple[str, int]]
+    ) -> list[list[Line]]:
+        """Return the lines of these settings at each (cache, length), all over the same items."""
         names = [setting.describe() for setting in settings]
-        found = {
-            key: line
-            for key, line in self.settings.items()
-            if key[:3] == (model, task, cache) and key[4] == at
-        }
-        counts = Counter(key[5] for key in found if key[3] in names)
-        if not counts:
-            return []
-        n = max(counts, key=lambda n: (counts[n], n))
-        return [line for name in names if (line := found.get((model, task, cache, name, at, n))) is not None]
+        wanted = [(model, task, cache, name, at) for cache, at in places for name in names]
+        counts = Counter(n for *key, n in self.settings if tuple(key) in wanted)
+        n = max(counts, key=lambda n: (counts[n], n)) if counts else 0
+        found = [
+            [self.settings.get((model, task, cache, name, at, n)) for name in names] for cache, at in places
+        ]
+        return [[line for line in lines if line is not None] for lines in found]
 
     def other(self, experiment: str, model: str, task: str, cache: str = "none") -> list[Line]:
         """Return the lines of an analysis."""

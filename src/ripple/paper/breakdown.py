@@ -23,9 +23,10 @@ KINDS = ("normal", "lookahead")
 def time_setting(engine: Engine, want: Want, prompts: Sequence[Prompt]) -> Line:
     """Decode the prompts one by one and return their costs as a line."""
     how: dict[str, Any] = {"length": want.length, "block": 32, "cache": cache(want.cache)}
-    engine.generate(prompts[0], decoder=Default(k=32), **how)  # warm up: plain forwards
-    if engine.model.device.type == "cuda" and want.setting.name != "default":
-        engine.generate(prompts[0], decoder=want.setting, **how)  # and the shapes of this decoder
+    for prompt in _warm_up(engine, prompts):
+        engine.generate(prompt, decoder=Default(k=32), **how)  # plain forwards
+        if engine.model.device.type == "cuda":
+            engine.generate(prompt, decoder=want.setting, **how)  # and the shapes of this decoder
     results = [engine.generate(prompt, decoder=want.setting, trace=True, **how) for prompt in prompts]
     n = len(results)
     seconds, n_tokens = sum(r.seconds for r in results), sum(len(r.new_tokens) for r in results)
@@ -34,6 +35,11 @@ def time_setting(engine: Engine, want: Want, prompts: Sequence[Prompt]) -> Line:
         "nfe": sum(r.nfe for r in results) / n, "new_tokens": n_tokens / n, "seconds": seconds / n,
         "tps": n_tokens / seconds, "forwards": forwards(results),
     }  # fmt: skip
+
+
+def _warm_up(engine: Engine, prompts: Sequence[Prompt]) -> list[Prompt]:
+    """Return what to decode first: a GPU runs a shape when it is new and captures it the next time."""
+    return [*prompts, *prompts] if engine.model.device.type == "cuda" else [prompts[0]]
 
 
 def forwards(results: Sequence[Result]) -> dict[str, dict[str, float]]:

@@ -166,9 +166,9 @@ def caches_cost_nothing(book: Book) -> Finding | None:
     pairs = []
     for model in book.models:
         for task in book.tasks_of(EXPERIMENTS["caches"]):
-            plain = book.rows(model, task, [paper_rps(model)])
-            cached = book.rows(model, task, [paper_rps(model)], "prefix")
-            if plain and cached and plain[0]["n"] == cached[0]["n"]:
+            both = [(cache, book.length) for cache in ("none", "prefix")]
+            plain, cached = book.across(model, task, [paper_rps(model)], both)
+            if plain and cached:
                 pairs.append((plain[0], cached[0]))
     found = pair_up(pairs)
     if found is None:

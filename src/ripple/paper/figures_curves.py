@@ -61,8 +61,9 @@ def length(book: Book, pyplot: Any) -> Any:
     """Draw the NFE speed-up at three lengths, the paper's beside ours."""
     experiment = EXPERIMENTS["length"]
     tasks, lengths = book.tasks_of(experiment), [round(s * book.length) for s in experiment.lengths]
+    places = [("none", length) for length in lengths]
     found = {
-        (m, t): [{r["method"]: r for r in book.rows(m, t, four(m), length=length)} for length in lengths]
+        (m, t): [{r["method"]: r for r in rows} for rows in book.across(m, t, four(m), places)]
         for m in book.models
         for t in tasks
     }

@@ -1,18 +1,21 @@
 """How a statement of the paper is judged by result lines: the rules, and nothing about any statement.
 
 Accuracy is weighed by an exact McNemar test over all tables a statement speaks of: `agrees` and `differs`
-need p < 0.05, otherwise the lines only lean one way. Forwards are counted, not sampled, and compared as
+need p < 0.05, otherwise the lines only lean one way; that nothing is lost is shown by an interval that stays
+above minus one point. Forwards are counted, not sampled, and compared as
 they are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ripple.analysis import published
 from ripple.analysis.lines import Line
 from ripple.analysis.paired import mcnemar
+from ripple.analysis.statistics import Z_95
 from ripple.paper.book import Book, best_setting
 from ripple.paper.experiments import EXPERIMENTS, MIRRORS, swept
 from ripple.paper.lengths import verdicts
@@ -21,6 +24,7 @@ AGREES, DIFFERS = "agrees", "differs"
 SAME, OTHER, OPEN = "leans the same way", "leans the other way", "cannot tell"
 LEVEL = 0.05
 ENOUGH = 100  # items below this many cannot show that nothing is lost
+MARGIN = 1.0  # points: a loss smaller than this, with 95 % confidence, counts as none
 
 
 class Finding(NamedTuple):
@@ -49,6 +53,13 @@ class Paired(NamedTuple):
         """Return the exact McNemar p-value."""
         return mcnemar(self.only_a, self.only_b)
 
+    @property
+    def lowest(self) -> float:
+        """Return the lower end of the difference's 95 % interval, in points."""
+        moved = self.only_a + self.only_b
+        spread = math.sqrt(max(0.0, moved - (self.only_b - self.only_a) ** 2 / self.n)) / self.n
+        return self.points - 100 * Z_95 * spread
+
     def __str__(self) -> str:
         return f"{self.points:+.1f} points over {self.n} items (p = {self.p:.2g})"
 
@@ -72,10 +83,10 @@ def higher(found: Paired) -> str:
 
 
 def not_lower(found: Paired) -> str:
-    """Judge the claim that b loses nothing against a."""
-    if found.p < LEVEL:
-        return AGREES if found.points > 0 else DIFFERS
-    return AGREES if found.points >= 0 and found.n >= ENOUGH else OPEN
+    """Judge the claim that b loses nothing against a: at worst less than the margin."""
+    if found.lowest > -MARGIN:
+        return AGREES
+    return DIFFERS if found.p < LEVEL and found.points < 0 else OPEN
 
 
 def mean(values: Sequence[float]) -> float:

@@ -16,6 +16,7 @@ from ripple.paper.html import page
 from ripple.paper.judge import Finding
 from ripple.paper.run import LINES
 
+NOTES = "notes.md"  # what the lines cannot say of how they came about; copied in
 TITLE = "Ripple-Pivot Search, reproduced"
 _ABOUT = {
     "main": "Accuracy with its 95 % interval (Wilson), forwards per response (NFE), tokens per second. Of a "
@@ -49,17 +50,20 @@ def write(folder: Path) -> str:
         raise RippleError(f"There are no result lines in {folder / LINES}; run `ripple paper` first.")
     book = Book(lines)
     drawn = figures.draw(book, folder)
-    blocks = list(compose(book, drawn))
+    notes = folder / NOTES
+    blocks = list(compose(book, drawn, notes.read_text(encoding="utf-8") if notes.exists() else ""))
     (folder / "report.md").write_text(markdown(blocks), encoding="utf-8")
     (folder / "index.html").write_text(page(TITLE, blocks, folder), encoding="utf-8")
     what = f"{len(drawn)} figures, from {len(lines)} lines"
     return f"{folder / 'report.md'}, {folder / 'index.html'} and {what}"
 
 
-def compose(book: Book, drawn: dict[str, str]) -> Iterator[Block]:
+def compose(book: Book, drawn: dict[str, str], notes: str = "") -> Iterator[Block]:
     """Yield the report's blocks; `drawn` holds the captions of the figures there are, by experiment."""
     yield Heading(TITLE, 1)
     yield Text(_setting(book))
+    for paragraph in notes.split("\n\n") if notes else ():
+        yield Text(" ".join(paragraph.split()))
     found = findings(book)
     yield Heading("Where we agree with the paper, and where we do not")
     yield Text(_tally(found))
@@ -96,8 +100,9 @@ def _tally(found: Sequence[Finding]) -> str:
     counts = ", ".join(f"{name}: {sum(f.verdict == name for f in found)}" for name in names)
     return (
         f"Of {len(found)} statements that these lines can be held against: {counts}. A verdict on accuracy "
-        "needs an exact McNemar test at 5 % over all items concerned; without it the lines only lean one "
-        "way, or cannot tell. Every sentence below is computed from the lines."
+        "needs an exact McNemar test at 5 % over all items concerned, one that nothing is lost a 95 % "
+        "interval that stays above minus one point; without it the lines only lean one way, or cannot tell. "
+        "Every sentence below is computed from the lines."
     )
 
 

@@ -98,9 +98,10 @@ def length_tables(book: Book) -> Iterator[Table]:
     columns = ("decoder", *(f"{what}, L = {length}" for length in lengths for what in ("Acc", "NFE ×")))
     for model in book.models:
         for task in book.tasks_of(experiment):
+            found_at = book.across(model, task, four(model), [("none", length) for length in lengths])
             by_length = {
-                length: {row["method"]: row for row in book.rows(model, task, four(model), length=length)}
-                for length in lengths
+                length: {row["method"]: row for row in found}
+                for length, found in zip(lengths, found_at, strict=True)
             }
             if sum(bool(found) for found in by_length.values()) < 2:
                 continue
@@ -215,8 +216,12 @@ def cache_tables(book: Book) -> Iterator[Table]:
     """Yield one table per model and task: decoders by caches."""
     for model in book.models:
         for task in book.tasks_of(EXPERIMENTS["caches"]):
-            by_cache = {c: {r["method"]: r for r in book.rows(model, task, four(model), c)} for c in CACHES}
-            by_cache = {cache: found for cache, found in by_cache.items() if found}
+            found_at = book.across(model, task, four(model), [(cache, book.length) for cache in CACHES])
+            by_cache = {
+                cache: {row["method"]: row for row in found}
+                for cache, found in zip(CACHES, found_at, strict=True)
+                if found
+            }
             if len(by_cache) < 2:
                 continue
             columns = ["decoder", *(f"{what}, {c}" for c in by_cache for what in ("Acc", "NFE", "tok/s ×"))]
