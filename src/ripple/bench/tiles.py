@@ -1,6 +1,6 @@
 """Which tile the attention kernel should use on this GPU: every candidate timed on the usual forwards.
 
-Run on a GPU: `ripple bench tiles`. The winners belong into `_tile` of models/attention_kernel.py.
+Run on a GPU: `ripple bench tiles`. The winners belong into `tile_for` of models/attention_kernel.py.
 """
 
 from __future__ import annotations
