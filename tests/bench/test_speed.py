@@ -90,13 +90,15 @@ def test_every_step_is_a_line_and_a_second_run_adds_none(tmp_path: Path) -> None
 
 def test_replay_gives_every_decoder_of_the_paper_under_every_cache(tmp_path: Path) -> None:
     out = tmp_path / "replay.jsonl"
-    replay.measure(out, "llada-8b", "cpu", prompt=8)
+    replay.measure(out, "llada-8b", "cpu", prompt=8, tasks="gsm8k")
     lines = read_lines(out)
     assert len(lines) == 7 * len(replay.CACHES)
     for line in lines:
         assert line["nfe"] == pytest.approx(line["published_nfe"], abs=1.0)
     rps = next(line for line in lines if line["method"] == "rps")
     assert rps["nfe_lookahead"] == pytest.approx(23.4, abs=0.5)
+    with pytest.raises(RippleError, match="Did you mean 'gsm8k'"):
+        replay.measure(out, "llada-8b", "cpu", prompt=8, tasks="gsm8")
 
 
 def test_a_recorded_decoding_can_be_replayed(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ripple.bench.scripts import Schedule, Scripted, spread
 from ripple.caches import Cache, DualCache, NoCache, PrefixCache
 from ripple.decoders import Lopa
 from ripple.engine.engine import Engine
-from ripple.errors import RippleError
+from ripple.errors import RippleError, unknown
 from ripple.models.load import torch_device
 from ripple.models.shapes import SHAPES, random_network, shape_named
 from ripple.trace import read_trace
@@ -33,6 +33,7 @@ N_BLOCKS = LENGTH // BLOCK
 PROMPT = 1000  # about what GSM8K's five worked examples take
 N_SCHEDULES = 2  # published means are not whole numbers: so many schedules come close to them
 CACHES: tuple[Cache, ...] = (NoCache(), PrefixCache(), DualCache(), DualCache(keep_prompt=True))
+TASKS = tuple(MAIN["LLaDA"])
 PAPER_MODEL = {"llada-8b": "LLaDA", "dream-7b": "Dream"}
 # GSM8K on LLaDA (tab:decomp): 12.3 normal + 23.4 lookahead forwards, 3.87 candidates. For the other rows the
 # paper gives only the sum; they are split in the same proportion after the block openings.
@@ -52,7 +53,7 @@ class Plan(NamedTuple):
 
 def measure(
     out: Path | None = None, shapes: str = ",".join(SHAPES), device: str = "auto", layers: int = 0,
-    prompt: int = PROMPT, tasks: str = "gsm8k", trace: Path | None = None, seconds: float = 0,
+    prompt: int = PROMPT, tasks: str = ",".join(TASKS), trace: Path | None = None, seconds: float = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Replay what `out` lacks; `default` without a cache comes first, since speed-ups are over it."""
     target = torch_device(device)
@@ -104,6 +105,8 @@ def published(shape: str, tasks: list[str]) -> Iterator[Plan]:
     """Yield the paper's forward counts of every decoder on every asked-for benchmark."""
     table = MAIN[PAPER_MODEL[shape]]
     for task in tasks:
+        if task not in table:
+            raise unknown("benchmark", task, table)
         for method, row in table[task].items():
             rest = row.nfe - N_BLOCKS
             if method == "rps":
