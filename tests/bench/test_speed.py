@@ -119,6 +119,7 @@ def test_throughput_counts_every_request(tmp_path: Path, monkeypatch: pytest.Mon
     throughput.measure(out, device="cpu", batches="1,2")
     one, two = read_lines(out)
     assert one["requests"] == two["requests"] == 2 and one["ticks"] > two["ticks"]
+    assert f"| 2 | {two['tps']:.0f} |" in out.with_suffix(".md").read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")

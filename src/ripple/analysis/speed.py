@@ -56,6 +56,23 @@ def replay_tables(lines: Sequence[Line]) -> str:
     return "\n".join(parts)
 
 
+def throughput_tables(lines: Sequence[Line]) -> str:
+    """Return one Markdown table per model shape and cache: tokens per second of all requests together."""
+    parts = []
+    for shape, cache in _in_order(lines, lambda x: (x["shape"], x["cache"])):
+        here = [x for x in lines if (x["shape"], x["cache"]) == (shape, cache)]
+        found = {(x["concurrent"], x["method"]): x for x in here}
+        methods = [method for (method,) in _in_order(here, lambda x: (x["method"],))]
+        head = "| requests at a time | " + " | ".join(f"{m}: tok/s | seconds each" for m in methods) + " |"
+        rows = [head, "| ---: " + "| ---: | ---: " * len(methods) + "|"]
+        for n in sorted({x["concurrent"] for x in here}):
+            at = [found.get((n, method)) for method in methods]
+            cells = [f"{x['tps']:.0f} | {x['latency_s']:.2f}" if x else "|" for x in at]
+            rows.append(f"| {n} | " + " | ".join(cells) + " |")
+        parts.append("\n".join([f"### {shape}, cache {cache}", "", *rows, ""]))
+    return "\n".join(parts)
+
+
 def step_figure(lines: Sequence[Line], path: Path) -> None:
     """Draw step time against the number of candidates, with its roof, one panel per model shape."""
     from matplotlib.figure import Figure

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ripple.analysis.lines import append_line, mend, read_lines
+from ripple.analysis.speed import throughput_tables
 from ripple.bench.replay import LENGTH, N_BLOCKS, published
 from ripple.bench.scripts import Schedule, Scripted, spread
 from ripple.caches import cache
@@ -54,7 +55,17 @@ def measure(
                     n_new += 1
                     print(f"{key}: {line['tps']:.0f} tok/s", file=sys.stderr, flush=True)
         del model
+    draw(out)
     return {"bench": "throughput", "out": str(out), "new_lines": n_new}
+
+
+def draw(out: Path) -> None:
+    """Write the tables of a result file beside it."""
+    text = (
+        f"# Several requests at a time\n\nDrawn from `{out.name}`. The paper's GSM8K schedules, prompts of "
+        f"{min(PROMPTS)} to {max(PROMPTS)} tokens, random weights of the released shapes in bf16.\n\n"
+    )
+    out.with_suffix(".md").write_text(text + throughput_tables(read_lines(out)), encoding="utf-8")
 
 
 def _run(engine: Engine, key: tuple[str, str, str, int]) -> dict[str, Any]:
