@@ -24,8 +24,8 @@ from noise import Batch
 
 CHUNK = 1000  # samples per message of a generator process
 MIX = (("words", 0.24), ("algebra", 0.28), ("functions", 0.24), ("programs", 0.24))
-# How often a sample enters the pool. tiny-llada, one token per step, got 54 % of the remainders, a fifth of the
-# other three and 4 % of the rest wrong.
+# How often a sample enters the pool. tiny-llada, one token per step, got 54 % of the remainders, a fifth of
+# the other three and 4 % of the rest wrong.
 EMPHASIS = {"remainder": 4, "rectangle": 2, "percent": 2, "divisor": 2}
 LONGEST = 300  # tokens; a longer sample is left out (none was seen)
 
