@@ -56,6 +56,9 @@ def measure(
     prompt: int = PROMPT, tasks: str = ",".join(TASKS), trace: Path | None = None, seconds: float = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Replay what `out` lacks; `default` without a cache comes first, since speed-ups are over it."""
+    for task in tasks.split(","):
+        if task not in TASKS:
+            raise unknown("benchmark", task, TASKS)
     target = torch_device(device)
     out = out or Path("results") / f"replay-{target.type}.jsonl"
     mend(out)
@@ -105,8 +108,6 @@ def published(shape: str, tasks: list[str]) -> Iterator[Plan]:
     """Yield the paper's forward counts of every decoder on every asked-for benchmark."""
     table = MAIN[PAPER_MODEL[shape]]
     for task in tasks:
-        if task not in table:
-            raise unknown("benchmark", task, table)
         for method, row in table[task].items():
             rest = row.nfe - N_BLOCKS
             if method == "rps":

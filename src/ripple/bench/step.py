@@ -60,6 +60,7 @@ def measure(
     check: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure what `out` lacks, for at most `seconds` if given, and return where it is."""
+    points = list(_points(shapes, layers, prompts, caches, candidates, batches))
     target = torch_device(device)
     out = out or Path("results") / f"step-{target.type}.jsonl"
     start = time.perf_counter()
@@ -68,11 +69,7 @@ def measure(
     mend(out)
     done = {tuple(line[name] for name in KEY) for line in read_lines(out)}
     limits = ceilings(target)
-    todo = [
-        point
-        for point in _points(shapes, layers, prompts, caches, candidates, batches)
-        if tuple(point) not in done
-    ]
+    todo = [point for point in points if tuple(point) not in done]
     models: dict[str, Transformer] = {}  # all of them stay: two large ones fit beside each other
     n_new = 0
     for point in todo:
