@@ -44,20 +44,16 @@ def solver(request: pytest.FixtureRequest) -> ripple.Engine:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [128, 256])
-def test_most_problems_are_solved_whatever_the_canvas(solver: ripple.Engine, length: int) -> None:
-    solved = n = behind = ends_behind = 0
+@pytest.mark.parametrize(("length", "cache"), [(128, "dual"), (256, "none")])
+def test_most_problems_are_solved_whatever_the_canvas(solver: ripple.Engine, length: int, cache: str) -> None:
+    solved = n = 0
     for task in TASKS.values():
         items = task.test_items(N_ITEMS)
-        results = solver.generate(
-            [i.prompt for i in items], decoder="confidence", length=length, cache="dual"
-        )
+        results = solver.generate([i.prompt for i in items], decoder="confidence", length=length, cache=cache)
         solved += sum(task.score_many(items, [result.text for result in results]))
         n += len(items)
-        rest = [token for r in results for token in r.token_ids[len(r.new_tokens) :]]
-        behind += len(rest)
-        ends_behind += sum(token in solver.model.config.end_ids for token in rest)
-    assert ends_behind >= 0.99 * behind, "ends fill the rest"
+        ends = solver.model.config.end_ids
+        assert all(set(r.token_ids[len(r.new_tokens) :]) <= set(ends) for r in results), "ends fill the rest"
     assert solved >= 0.7 * n  # about 90 % on the full set; 24 problems leave room for chance
 
 

@@ -38,7 +38,7 @@ PROMPTS, CACHES, BATCHES = (1000, 128, 4000), ("none", "dual", "prefix"), (1, 4,
 CANDIDATES = (0, 4, 1, 2, 8, 10)
 LENGTH, BLOCK, MIDDLE = 256, 32, 4  # the block in the middle of the response is decoded
 LEAST_TICKS, SECONDS_EACH = 3, 0.15
-SLOW_MS = 300  # a step this long is exact enough when timed once or twice
+SLOW_MS = 300  # a step this long is exact enough when timed once
 KEY = ("shape", "n_layers", "prompt", "cache", "candidates", "batch")
 
 

@@ -1,4 +1,4 @@
-"""Forwards captured as CUDA graphs, so that a step costs the host one copy and one launch.
+"""Forwards captured as CUDA graphs, so that a step costs the host one launch.
 
 A graph is bound to a shape, so shapes are rounded up to a few sizes: rows to whole tiles, branches to the
 usual numbers of candidates, canvases to powers of two. Whatever varies inside a size (positions, lengths,
