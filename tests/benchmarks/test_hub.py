@@ -157,6 +157,18 @@ def test_sets_of_parquet_files_are_the_same_benchmarks(hub: Hub, tmp_path: Path)
     assert said.startswith(f"openai/gsm8k lacks the file main/{part('train')}, on the hub or in its cache")
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+def test_parquet_is_read_without_threads_that_outlive_the_reading(tmp_path: Path) -> None:
+    """One that does may meet the interpreter's end and abort the process, in one run of twenty-five."""
+    path = tmp_path / "test.parquet"
+    path.write_bytes(parquet(rows.GSM_TEST))
+    count = "len(os.listdir('/proc/self/task'))"
+    code = "import os, pathlib, sys, pyarrow.parquet; from ripple.benchmarks.data import read; "
+    code += f"before = {count}; read(pathlib.Path(sys.argv[1]), {{}}); print({count} - before)"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr
+
+
 def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "test.parquet"
     path.write_bytes(parquet(rows.GSM_TEST)[:-9])

@@ -121,7 +121,10 @@ def _parquet(path: Path, raw: bytes) -> tuple[tuple[Row, ...], tuple[int, ...]]:
             f"{path} is a Parquet file, and reading it needs pyarrow: pip install 'ripple-dllm[hub]'."
         ) from None
     try:
-        rows = pyarrow.parquet.read_table(pyarrow.BufferReader(raw)).to_pylist()
+        # In this thread alone: one of pyarrow's own may let go of `raw` while the interpreter is ending, and
+        # then the whole process aborts, after its work is done.
+        with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw), pre_buffer=False) as file:
+            rows = file.read(use_threads=False).to_pylist()
     except (OSError, ValueError):  # pyarrow's own errors are among these
         raise RippleError(f"{path} is a Parquet file, but damaged or cut short.") from None
     return tuple(rows), tuple(range(1, len(rows) + 1))
