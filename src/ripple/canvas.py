@@ -53,12 +53,12 @@ class Canvas:
     def masked(self, window: Window) -> Ints:
         """Return the positions of `window` that are still masked, ascending."""
         start, stop = window
-        return np.flatnonzero(self.ids[start:stop] == self.mask_id) + start
+        return np.nonzero(self.ids[start:stop] == self.mask_id)[0] + start
 
     def revealed(self, window: Window) -> Ints:
         """Return the positions of `window` that hold a token, ascending."""
         start, stop = window
-        return np.flatnonzero(self.ids[start:stop] != self.mask_id) + start
+        return np.nonzero(self.ids[start:stop] != self.mask_id)[0] + start
 
     def commit(self, pos: Ints, token: Ints, p: Floats, cause: str) -> None:
         """Write `token` at the masked positions `pos`; `p` and `cause` say how sure and why."""

@@ -9,7 +9,7 @@ import torch
 
 import ripple
 from ripple.caches import Cache, DualCache, NoCache, PrefixCache
-from ripple.engine.assemble import Shape, pack, shape_of, view
+from ripple.engine.assemble import Shape, Sheet, pack, shape_of, view
 from ripple.engine.graphs import rounded
 from ripple.engine.plan import assign_rows, group
 from ripple.engine.result import Settings
@@ -31,11 +31,11 @@ def test_padding_to_a_graphs_size_changes_no_row_that_is_read(
         strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
         groups = group(list(strips.values()))
         for of, read in zip(groups, assign_rows(groups, readings, model.config.logit_shift), strict=True):
-            exact = pack(of, read, shape_of(of, len(read)))
+            exact = pack(of, read, Sheet(shape_of(of, len(read))))
             size = rounded(exact.shape)
             # Only the kernels may be told of more keys than there are; the plain path reads them all.
             n_keys = exact.shape.n_keys if exact.shape.has_slots else size.r
-            padded = pack(of, read, size._replace(n_keys=n_keys))
+            padded = pack(of, read, Sheet(size._replace(n_keys=n_keys)))
             n_padded += padded.shape != exact.shape
             expected = model.hidden(view(torch.from_numpy(exact.flat), exact), store)
             found = model.hidden(view(torch.from_numpy(padded.flat), padded, fixed=True), store)

@@ -7,7 +7,6 @@ one copy, and a captured graph, whose inputs must stay where they are, is fed by
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -72,52 +71,78 @@ def shape_of(of: Group, n_read: int) -> Shape:
     return Shape(len(strips), of.r, of.g, of.w, n_keys, n_read, has_slots, keeps)
 
 
-@dataclass(slots=True)
-class Packed:
-    """One forward's integers on the host."""
+class Sheet:
+    """One forward's integers on the host: a flat array, and its parts as views of it."""
 
-    flat: Ints
-    shape: Shape
-    shares_slots: bool
+    __slots__ = (
+        "flat",
+        "hidden",
+        "ids",
+        "keep",
+        "key_len",
+        "own_len",
+        "pos",
+        "read",
+        "shape",
+        "shares_slots",
+        "slots",
+    )
 
-    def part(self, name: str) -> Ints:
-        """Return one section of the flat array, flat."""
-        start, stop = next((x.start, x.stop) for x in sections(self.shape) if x.name == name)
-        return self.flat[start:stop]
+    def __init__(self, shape: Shape, flat: Ints | None = None) -> None:
+        """Lay the parts over `flat`, or over a new array."""
+        parts = sections(shape)
+        self.shape = shape
+        self.flat: Ints = np.zeros(parts[-1].stop, dtype=np.int64) if flat is None else flat
+        self.shares_slots = False
+        views = [self.flat[start:stop].reshape(size) for _, start, stop, size in parts]
+        self.ids, self.pos, self.hidden, self.own_len, self.key_len, self.slots, self.keep, self.read = views
+
+    @property
+    def per_strip(self) -> tuple[Ints, ...]:
+        """The parts whose first dimension counts batch rows."""
+        return self.ids, self.pos, self.hidden, self.own_len, self.key_len, self.slots, self.keep
 
 
-def pack(of: Group, read: Ints, shape: Shape, into: Ints | None = None) -> Packed:
-    """Write a group into the flat array of a shape that holds it: a new one, or `into`.
+def pack(of: Group, read: Ints, to: Sheet) -> Sheet:
+    """Write a group onto a sheet whose shape holds it, and return the sheet.
 
     Padding repeats real rows, so it can never produce a NaN and writes nothing new to the key store.
     `read` counts rows of the group's own width, which padding may widen.
     """
-    parts = sections(shape)
-    flat = np.zeros(parts[-1].stop, dtype=np.int64) if into is None else into
-    flat.fill(0)
-    part = {name: flat[start:stop].reshape(size) for name, start, stop, size in parts}
-    ids, pos, r, w = part["ids"], part["pos"], shape.r, shape.w
-    part["own_len"].fill(w)
+    shape, ids, pos = to.shape, to.ids, to.pos
+    r, w = shape.r, shape.w
+    to.flat.fill(0)
+    to.own_len.fill(w)
     for i, strip in enumerate(of.strips):
         have = len(strip.pos)
         ids[i, :have], pos[i, :have] = strip.ids, strip.pos
-        ids[i, have:r], pos[i, have:r] = strip.ids[-1], strip.pos[-1]
-        for b, branch in enumerate(strip.branches):
-            m, at = len(branch.ids), r + b * w
-            ids[i, at : at + m] = branch.ids
-            pos[i, at : at + m] = POSITIONS[branch.start : branch.start + m]
-            hidden = part["hidden"][i, b * w : b * w + m]
-            hidden[:, 0], hidden[:, 1] = branch.hidden
-            part["own_len"][i, b] = m
-        part["key_len"][i] = strip.n_keys
-        part["slots"][i] = strip.slot or 0
-        part["keep"][i] = strip.keeps or 0
+        if have < r:
+            ids[i, have:r], pos[i, have:r] = strip.ids[-1], strip.pos[-1]
+        b = 0
+        for some in strip.branches:
+            n, m = some.ids.shape
+            _grid(ids[i], r, b, n, w)[:, :m] = some.ids
+            _grid(pos[i], r, b, n, w)[:, :m] = POSITIONS[some.start : some.start + m]
+            hidden = to.hidden[i, b * w : (b + n) * w].reshape(n, w, 2)
+            hidden[:, :m, 0], hidden[:, :m, 1] = some.hidden
+            to.own_len[i, b : b + n] = m
+            b += n
+        to.key_len[i] = strip.n_keys
+        to.slots[i] = strip.slot or 0
+        to.keep[i] = strip.keeps or 0
     n = len(of.strips)
     if n < shape.s:
-        for name in ("ids", "pos", "hidden", "own_len", "key_len", "slots", "keep"):
-            part[name][n:] = part[name][0]
-    part["read"][: len(read)] = read if shape.t == of.n_rows else _widened(read, of, shape)
-    return Packed(flat, shape, of.shares_slots)
+        for part in to.per_strip:
+            part[n:] = part[0]
+    to.read[: len(read)] = read if shape.t == of.n_rows else _widened(read, of, shape)
+    to.shares_slots = of.shares_slots
+    return to
+
+
+def _grid(row: Ints, r: int, first: int, n: int, w: int) -> Ints:
+    """Return n branches of a batch row, from the first one on, as a view [n, w]."""
+    at = r + first * w
+    return row[at : at + n * w].reshape(n, w)
 
 
 def _widened(read: Ints, of: Group, shape: Shape) -> Ints:
@@ -126,16 +151,16 @@ def _widened(read: Ints, of: Group, shape: Shape) -> Ints:
     return strip * shape.t + np.where(row < of.r, row, row + shape.r - of.r)
 
 
-def view(flat: torch.Tensor, packed: Packed, fixed: bool = False) -> Forward:
+def view(flat: torch.Tensor, sheet: Sheet, fixed: bool = False) -> Forward:
     """Return the forward whose tensors are views of the flat array on the device.
 
     Lengths that are all alike are left out, which spares the plain path its masks. `fixed`: for a captured
     graph, whose later inputs may be uneven where the first ones are not, nothing is left out.
     """
-    shape = packed.shape
+    shape = sheet.shape
     part = {name: flat[start:stop].view(size) for name, start, stop, size in sections(shape)}
-    even = not fixed and bool((packed.part("key_len") == shape.n_keys).all())
-    full = not fixed and bool((packed.part("own_len") == shape.w).all())
+    even = not fixed and bool((sheet.key_len == shape.n_keys).all())
+    full = not fixed and bool((sheet.own_len == shape.w).all())
     return Forward(
         ids=part["ids"],
         pos=part["pos"],
@@ -147,7 +172,7 @@ def view(flat: torch.Tensor, packed: Packed, fixed: bool = False) -> Forward:
         own_len=part["own_len"] if shape.g and not full else None,
         read=part["read"],
         slots=part["slots"] if shape.has_slots else None,
-        slots_in_order=not fixed and bool((packed.part("slots") == POSITIONS[: shape.s]).all()),
-        shares_slots=packed.shares_slots,
+        slots_in_order=not fixed and bool((sheet.slots == POSITIONS[: shape.s]).all()),
+        shares_slots=sheet.shares_slots,
         keep=part["keep"] if shape.keeps else None,
     )

@@ -19,7 +19,7 @@ from ripple.caches import cache as cache_named
 from ripple.canvas import Ints
 from ripple.decoders import RPS, Decoder
 from ripple.decoders import decoder as decoder_named
-from ripple.engine.assemble import pack, shape_of, view
+from ripple.engine.assemble import Sheet, pack, shape_of, view
 from ripple.engine.graphs import Graphs
 from ripple.engine.hear import reduce_tick
 from ripple.engine.memory import LookBook
@@ -184,9 +184,9 @@ class Engine:
         """Run one group of strips."""
         if self._graphs is not None:
             return self._graphs.hidden(of, read)
-        packed = pack(of, read, shape_of(of, len(read)))
-        there = torch.from_numpy(packed.flat).to(self.model.device)
-        return self.model.hidden(view(there, packed), self._store)
+        sheet = pack(of, read, Sheet(shape_of(of, len(read))))
+        there = torch.from_numpy(sheet.flat).to(self.model.device)
+        return self.model.hidden(view(there, sheet), self._store)
 
     def _sampling(self, asking: list[Session], readings: list[Reading], n: int) -> Sampling | None:
         """Return each row's temperature and uniform number, drawn per request, forward and position."""
@@ -235,15 +235,19 @@ class Engine:
             self._live.append(session)
 
     def _retire(self) -> None:
-        for session in self._live:
-            if session.finish is not None and session.slot is not None:
+        """Let go of requests that have ended, waiting or live."""
+        ended = [session for session in self._live if session.finish is not None]
+        for session in ended:
+            if session.slot is not None:
                 self._free_slots.append(session.slot)
                 session.slot = None
-            if session.finish is not None and session.memory is not None:
+            if session.memory is not None:
                 self._looks.close(session.memory)
                 session.memory = None
-        self._live = [session for session in self._live if session.finish is None]
-        self._waiting = deque(session for session in self._waiting if session.finish is None)
+        if ended:
+            self._live = [session for session in self._live if session.finish is None]
+        if any(session.finish is not None for session in self._waiting):
+            self._waiting = deque(session for session in self._waiting if session.finish is None)
 
     def _take_slot(self, n_positions: int) -> int:
         if not self._free_slots:

@@ -9,12 +9,13 @@ also compiles its kernels, and captured when it comes again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from ripple.canvas import Ints
-from ripple.engine.assemble import Packed, Shape, pack, shape_of, view
+from ripple.engine.assemble import Shape, Sheet, pack, shape_of, view
 from ripple.engine.plan import Group
 from ripple.models.kv import KVStore
 from ripple.models.transformer import Transformer
@@ -29,6 +30,7 @@ MANY_ROWS = 1024  # so much work hides its launches, and exact shapes waste none
 MOST_GRAPHS = 96
 
 
+@lru_cache(maxsize=4096)
 def rounded(shape: Shape) -> Shape:
     """Return the size that a shape is run at."""
     g = next((size for size in BRANCHES if size >= shape.g), shape.g)
@@ -46,10 +48,10 @@ def _up(n: int, step: int) -> int:
 
 @dataclass(slots=True)
 class Captured:
-    """A graph, the page-locked buffer that its first kernel reads and the tensor that it fills."""
+    """A graph, the page-locked sheet that its first kernel reads and the tensor that it fills."""
 
     graph: torch.cuda.CUDAGraph
-    source: Tensor
+    source: Sheet
     flat: Tensor  # where that kernel puts it
     hidden: Tensor
 
@@ -70,20 +72,20 @@ class Graphs:
         """Return the hidden states [n_read, d] of a group; valid until the same shape runs again."""
         exact = shape_of(of, len(read))
         if of.shares_slots or exact.s > MOST_CANVASES or exact.s * exact.r >= MANY_ROWS:
-            return self._plain(pack(of, read, exact), fixed=False)
+            return self._plain(pack(of, read, Sheet(exact)), fixed=False)
         self._forget_moved_store()
         shape = rounded(exact)
         if shape not in self._graphs:
-            packed = pack(of, read, shape)
+            sheet = pack(of, read, Sheet(shape))
             if shape not in self._met or len(self._graphs) >= MOST_GRAPHS:
                 self._met.add(shape)
-                return self._plain(packed)[: len(read)]
-            self._graphs[shape] = self._capture(packed)
+                return self._plain(sheet)[: len(read)]
+            self._graphs[shape] = self._capture(sheet)
         captured = self._graphs[shape]
         if shape in self._in_flight:  # the same shape twice in one tick
             torch.cuda.current_stream(self.model.device).synchronize()
         self._in_flight.add(shape)
-        pack(of, read, shape, captured.source.numpy())
+        pack(of, read, captured.source)
         captured.graph.replay()
         return captured.hidden[: len(read)]
 
@@ -91,23 +93,23 @@ class Graphs:
         """Take note that the device has finished all that was asked of it."""
         self._in_flight.clear()
 
-    def _plain(self, packed: Packed, fixed: bool = True) -> Tensor:
-        there = torch.from_numpy(packed.flat).to(self.model.device)
-        return self.model.hidden(view(there, packed, fixed), self.store)
+    def _plain(self, sheet: Sheet, fixed: bool = True) -> Tensor:
+        there = torch.from_numpy(sheet.flat).to(self.model.device)
+        return self.model.hidden(view(there, sheet, fixed), self.store)
 
-    def _capture(self, packed: Packed) -> Captured:
+    def _capture(self, sheet: Sheet) -> Captured:
         from ripple.models.kernels import fetch  # needs Triton, which only GPU machines have
 
-        source = torch.from_numpy(packed.flat).pin_memory()
+        source = torch.from_numpy(sheet.flat).pin_memory()
         there = torch.empty_like(source, device=self.model.device)
         fetch(source, there)  # compiled before anything is captured
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             fetch(source, there)
-            hidden = self.model.hidden(view(there, packed, fixed=True), self.store)
+            hidden = self.model.hidden(view(there, sheet, fixed=True), self.store)
         self._pool = self._pool or graph.pool()
-        return Captured(graph, source, there, hidden)
+        return Captured(graph, Sheet(sheet.shape, source.numpy()), there, hidden)
 
     def _forget_moved_store(self) -> None:
         """Drop all graphs when the key store has moved: they would write where it was."""

@@ -21,11 +21,11 @@ SMALL_GROUP = 4  # below this many strips a split costs more than the padding it
 
 
 @dataclass(slots=True)
-class Branch:
-    """W rows behind a strip: a copy of the window under edits, or a shadow of masks."""
+class Branches:
+    """Copies of the window under edits, or a shadow of masks: g branches of w rows behind a strip."""
 
-    ids: Ints  # [w]
-    start: int  # position of the first row
+    ids: Ints  # [g, w]
+    start: int  # position of the first row of each
     hidden: tuple[int | Ints, int | Ints]  # keys in [lo, hi) are invisible, to all rows or [w] to each
 
 
@@ -38,7 +38,12 @@ class Strip:
     n_keys: int  # length of the canvas
     slot: int | None  # where the frozen keys lie; None: every position is live
     keeps: int | None = None  # slot that takes the live rows' keys
-    branches: list[Branch] = field(default_factory=list)
+    branches: list[Branches] = field(default_factory=list)
+
+    @property
+    def n_branches(self) -> int:
+        """How many branches are packed behind the live rows."""
+        return sum(len(some.ids) for some in self.branches)
 
 
 @dataclass(slots=True)
@@ -47,7 +52,8 @@ class Draft:
 
     pos: Ints
     strip: Strip
-    branch: int | None
+    branch: int | None  # its number behind the strip
+    start: int = 0  # position of the first row of that branch
     rows: slice = field(
         default_factory=lambda: slice(0, 0)
     )  # where its rows stand among all rows read in this tick
@@ -82,15 +88,16 @@ def lay_out(
     masked = canvas.masked(window)
 
     branches = []
+    if packed and ask.branches:
+        base.branches.append(_copies(ids, window, ask.branches, lead))
     still_open: dict[tuple[int, ...], Ints] = {}  # RPS edits one position in many ways
-    for edits in ask.branches:
+    for number, edits in enumerate(ask.branches):
         edited = tuple(p for p, _ in edits)
         if edited not in still_open:
             still_open[edited] = _without(masked, edited)
         open_pos = still_open[edited]
         if packed:
-            base.branches.append(_branch(ids, window, edits, lead))
-            branches.append(Draft(open_pos, base, len(base.branches) - 1))
+            branches.append(Draft(open_pos, base, number, window.start - lead))
         else:  # a what-if reads the same frozen keys and leaves none
             row = live_ids.copy()
             for p, token in edits:
@@ -99,8 +106,9 @@ def lay_out(
 
     shadow = None
     if ask.shadow:
+        number = base.n_branches
         base.branches.append(_shadow(window, lead, canvas.mask_id))
-        shadow = Draft(np.array(ask.shadow, dtype=np.int64), base, len(base.branches) - 1)
+        shadow = Draft(np.array(ask.shadow, dtype=np.int64), base, number, window.start - lead)
     ahead = None
     if ask.ahead:
         rest = canvas.masked(Window(window.stop, n_keys))
@@ -116,19 +124,20 @@ def _without(pos: Ints, edited: tuple[int, ...]) -> Ints:
     return rest
 
 
-def _branch(ids: Ints, window: Window, edits: Edits, lead: int) -> Branch:
+def _copies(ids: Ints, window: Window, branches: Sequence[Edits], lead: int) -> Branches:
     """Copy the window, with the lead row that predicts its first token, and hide the original."""
     start, stop = window.start - lead, window.stop
-    row = ids[start:stop].copy()
-    for p, token in edits:
-        row[p - start] = token
-    return Branch(row, start, (start, stop))
+    rows = ids[start:stop][None].repeat(len(branches), axis=0)
+    for row, edits in zip(rows, branches, strict=True):
+        for p, token in edits:
+            row[p - start] = token
+    return Branches(rows, start, (start, stop))
 
 
-def _shadow(window: Window, lead: int, mask_id: int) -> Branch:
+def _shadow(window: Window, lead: int, mask_id: int) -> Branches:
     """Lay masks over the rows that predict the window; each sees all but the token it predicts."""
     rows = np.arange(window.start - lead, window.stop - lead)
-    return Branch(np.full(len(rows), mask_id), int(rows[0]), (rows + lead, rows + lead + 1))
+    return Branches(np.full((1, len(rows)), mask_id), int(rows[0]), (rows + lead, rows + lead + 1))
 
 
 @dataclass(slots=True)
@@ -160,7 +169,8 @@ def group(strips: Sequence[Strip]) -> list[Group]:
     groups = []
     # Strips that keep come last: a what-if may have written over live rows of the slot it shares.
     for _, members in sorted(classes.items()):
-        members.sort(key=lambda s: (len(s.branches), len(s.pos), s.slot or 0))
+        if len(members) > 1:
+            members.sort(key=lambda s: (s.n_branches, len(s.pos), s.slot or 0))
         groups.extend(_split_by_padding(members))
     return groups
 
@@ -170,8 +180,8 @@ def _split_by_padding(strips: list[Strip]) -> list[Group]:
     groups: list[Group] = []
     n_real = 0
     for strip in strips:
-        r, g = len(strip.pos), len(strip.branches)
-        w = max((len(branch.ids) for branch in strip.branches), default=0)
+        r, g = len(strip.pos), strip.n_branches
+        w = max((some.ids.shape[1] for some in strip.branches), default=0)
         n_real += r + g * w
         if groups:
             now = groups[-1]
@@ -207,8 +217,7 @@ def _rows_of(draft: Draft, of: Group, number: int, lead: int) -> Ints:
     """Return where a draft's positions are read among the rows of its group; `number` is its strip's."""
     start, live = number * of.n_rows, draft.strip.pos
     if draft.branch is not None:
-        first = draft.strip.branches[draft.branch].start
-        return draft.pos + (start + of.r + draft.branch * of.w - lead - first)
+        return draft.pos + (start + of.r + draft.branch * of.w - lead - draft.start)
     if live[-1] - live[0] == len(live) - 1:  # without gaps, as most caches have it
         return draft.pos + (start - lead - int(live[0]))
     rows: Ints = start + np.searchsorted(live, draft.pos - lead)
