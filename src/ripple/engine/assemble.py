@@ -74,20 +74,6 @@ def shape_of(of: Group, n_read: int) -> Shape:
 class Sheet:
     """One forward's integers on the host: a flat array, and its parts as views of it."""
 
-    __slots__ = (
-        "flat",
-        "hidden",
-        "ids",
-        "keep",
-        "key_len",
-        "own_len",
-        "pos",
-        "read",
-        "shape",
-        "shares_slots",
-        "slots",
-    )
-
     def __init__(self, shape: Shape, flat: Ints | None = None) -> None:
         """Lay the parts over `flat`, or over a new array."""
         parts = sections(shape)
