@@ -38,9 +38,8 @@ class Heard:
         """Cut one request's answer out of the tick's arrays."""
         assert session.ask is not None
         kl = self.kl.get(session.number)
-        drafts = [reading.base, *reading.branches, *([reading.ahead] if reading.ahead else [])]
         looks, at = [], 0
-        for draft in drafts:
+        for draft in reading.looks:
             looks.append(self._look(draft, None if kl is None else kl[at : at + len(draft.pos)]))
             at += len(draft.pos)
         probes, n = self.probes.get(session.number, NOTHING), len(session.ask.probes)
@@ -150,8 +149,7 @@ def _kl_of(
     for session, reading in zip(asking, readings, strict=True):
         if session.memory is not None and session.ask is not None:
             mine.append((session.memory, reading, session.ask.follows))
-            heard = (reading.base, *reading.branches, *([reading.ahead] if reading.ahead else []))
-            n_kl[session.number] = sum(len(draft.pos) for draft in heard)
+            n_kl[session.number] = sum(len(draft.pos) for draft in reading.looks)
     return looks.compare(mine, logp), n_kl
 
 

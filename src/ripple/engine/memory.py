@@ -45,9 +45,8 @@ class LookMemory:
         return self.drafts[follows : follows + 1] + ([self.ahead] if self.ahead else [])
 
 
-Look = tuple[
-    LookMemory, Reading, int
-]  # of a request that wants KL; which draft of the last forward it follows
+# Of a request that wants KL: its memory, what it reads now, and which draft of its last forward it follows.
+Comparison = tuple[LookMemory, Reading, int]
 
 
 class LookBook:
@@ -74,7 +73,7 @@ class LookBook:
         """Take a part back."""
         self._free.setdefault(memory.length, []).append(memory.start)
 
-    def compare(self, looks: Sequence[Look], logp: Tensor) -> Tensor:
+    def compare(self, looks: Sequence[Comparison], logp: Tensor) -> Tensor:
         """Return the KL of base, branches and ahead against the previous look, request by request."""
         self._keep(looks)
         seen: list[Seen] = []
@@ -82,7 +81,7 @@ class LookBook:
         n = 0
         for memory, reading, _ in looks:
             memory.drafts, memory.ahead = [], None
-            for draft in (reading.base, *reading.branches, *([reading.ahead] if reading.ahead else [])):
+            for draft in reading.looks:
                 places = draft.pos + (memory.start - memory.prompt_len)
                 seen.append(Seen(places, np.arange(n, n + len(places)), logp))
                 read.append(np.arange(draft.rows.start, draft.rows.stop))
@@ -97,7 +96,7 @@ class LookBook:
             one.log_p = log_now
         return kl
 
-    def _keep(self, looks: Sequence[Look]) -> None:
+    def _keep(self, looks: Sequence[Comparison]) -> None:
         """Write the looks that the decoders went on from into the table."""
         by_source: dict[int, list[Seen]] = {}  # nearly always one: the last tick
         for memory, _, follows in looks:

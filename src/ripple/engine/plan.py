@@ -54,9 +54,7 @@ class Draft:
     strip: Strip
     branch: int | None  # its number behind the strip
     start: int = 0  # position of the first row of that branch
-    rows: slice = field(
-        default_factory=lambda: slice(0, 0)
-    )  # where its rows stand among all rows read in this tick
+    rows: slice = field(default_factory=lambda: slice(0))  # of all rows read in this tick; assign_rows says
 
 
 @dataclass(slots=True)
@@ -67,6 +65,11 @@ class Reading:
     branches: list[Draft]
     shadow: Draft | None
     ahead: Draft | None
+
+    @property
+    def looks(self) -> list[Draft]:
+        """The drafts whose distributions the decoder is shown, in the order of its answer."""
+        return [self.base, *self.branches, *([self.ahead] if self.ahead else [])]
 
     @property
     def drafts(self) -> list[Draft]:

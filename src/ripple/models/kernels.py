@@ -15,9 +15,7 @@ import triton
 import triton.language as tl
 
 Tensor = torch.Tensor
-PER_WARP = (
-    512  # numbers: a program has as many warps as its work needs, so that narrow models fill the device
-)
+PER_WARP = 512  # numbers; as many warps as the work needs, so that narrow models fill the device
 PAIRS_AT_ONCE = 1024  # rotated by one program
 
 
