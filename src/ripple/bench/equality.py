@@ -21,6 +21,7 @@ from ripple.engine.plan import Reading
 from ripple.engine.result import Settings
 from ripple.engine.session import Session
 from ripple.errors import RippleError
+from ripple.models.forward import Forward
 from ripple.models.load import torch_device
 from ripple.models.random import write_random_checkpoint
 from ripple.models.transformer import Transformer
@@ -35,7 +36,6 @@ SIZES: dict[str, Any] = {
     "seed": 1,
 }
 PROMPT = list(range(1, 40))
-WIDE = "a product that rotates, and product and rotation"  # only models much wider than SIZES use the first
 
 
 def measure(device: str = "auto") -> dict[str, Any]:
@@ -51,9 +51,10 @@ def measure(device: str = "auto") -> dict[str, Any]:
                         raise RippleError(f"{family} in {dtype}: {name} differ by {gap:.3g} of their norm.")
             _decode_alike(folder, device)
     for dtype, most in TOLERANCE.items() if torch_device(device).type == "cuda" else ():
-        gaps[f"{dtype}: {WIDE}"] = gap = _wide_rotation(torch_device(device), getattr(torch, dtype))
-        if not gap <= most:
-            raise RippleError(f"In {dtype}, {WIDE} differ by {gap:.3g} of their norm.")
+        for name, gap in _wide_gaps(torch_device(device), getattr(torch, dtype)):
+            gaps[f"{dtype}: {name}"] = gap
+            if not gap <= most:
+                raise RippleError(f"In {dtype}, {name} differ by {gap:.3g} of their norm.")
     return {"bench": "equality", "device": str(device), "gaps": gaps}
 
 
@@ -74,10 +75,42 @@ def _gaps(engine: Engine) -> Iterator[tuple[str, float]]:
         engine.tick()
 
 
+def _wide_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+    """Yield the same for kernels that only models much wider than SIZES use. For GPUs."""
+    from ripple.models import hopper
+
+    yield "a product that rotates, and product and rotation", _wide_rotation(device, dtype)
+    if dtype != torch.bfloat16 or not hopper.is_hopper(device):
+        return
+    for heads, k_heads in ((8, 8), (14, 2)):
+        yield (
+            f"attention of {heads} and {k_heads} heads by both kernels",
+            _attention_gap(device, heads, k_heads),
+        )
+
+
+def _attention_gap(device: torch.device, heads: int, k_heads: int) -> float:
+    """Compare attention of 32 live rows and three branches on stored keys by both of our kernels, in bf16."""
+    from ripple.models import attention_hopper, attention_kernel
+
+    n_rows, n_live, w, n_keys, d = 128, 32, 32, 700, 128
+    whole: dict[str, Any] = {"device": device, "dtype": torch.int64}
+    rows, slots = torch.zeros(2, n_rows, **whole), torch.tensor([2, 0], **whole)
+    lo = torch.randint(n_keys - 40, (2, n_rows - n_live), **whole)
+    hidden, own_len = torch.stack([lo, lo + w], dim=-1), torch.tensor([[32, 30, 1], [4, 32, 32]], **whole)
+    fwd = Forward(rows, rows, n_live, w, n_keys, None, hidden, own_len, rows[0], slots=slots)
+    k, v = torch.randn(2, 3, k_heads, n_keys, d, device=device, dtype=torch.bfloat16)
+    qkv = torch.randn(2 * n_rows, (heads + 2 * k_heads) * d, device=device, dtype=torch.bfloat16)
+    lengths = torch.tensor([n_keys, n_keys - 90], **whole)
+    assert attention_hopper.fits(qkv, k, fwd, heads)
+    both = [by.attend(qkv, k, v, slots, lengths, fwd, heads) for by in (attention_hopper, attention_kernel)]
+    return _gap(both[0].float(), both[1].float())
+
+
 def _wide_rotation(device: torch.device, dtype: torch.dtype) -> float:
     """Compare queries and stored keys of 48 rows by the fused kernel of wide models and by the usual two.
 
-    For GPUs; the test suite compares them in Triton's interpreter.
+    The test suite compares them in Triton's interpreter.
     """
     from ripple.models import kernels, skinny
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from ripple.models import skinny
+from ripple.models import attention_hopper, skinny
 from ripple.models.attention_kernel import attend
 from ripple.models.forward import Forward
 from ripple.models.kernels import Rotation, add_norm, rotate_and_store, silu_mul
@@ -47,11 +47,11 @@ class FastTransformer(Transformer):
             k, v = keys.of_layer(number)
             turn = Rotation(fwd.pos, cos, sin, k, v, keys.slots, fwd.n_live, c.n_heads, c.rope_fp32)
             qkv = _rotated_qkv(layer, add_norm(x, parts, layer.attn_norm, eps), turn)
-            out = (
-                self._attend_all_live(qkv, k, v, keys, fwd)
-                if keys.all_live
-                else attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads)
-            )
+            if keys.all_live:
+                out = self._attend_all_live(qkv, k, v, keys, fwd)
+            else:
+                by = attention_hopper.attend if attention_hopper.fits(qkv, k, fwd, c.n_heads) else attend
+                out = by(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads)
             if number == last:  # from here on only the rows that are read matter
                 x, out = x[fwd.read], out[fwd.read]
             parts = _add_product(x, out, layer.out)

@@ -27,7 +27,7 @@ def _tile(
     """Multiply BN rows of the weights by all rows of x, over inner columns start ... start + n_inner - 1."""
     inner = start + tl.arange(0, BK)
     w_at = weight + column[:, None].to(tl.int64) * k + inner[None, :]
-    x_at = x + tl.minimum(row, m - 1)[None, :] * k + inner[:, None]
+    x_at = x + (row % m)[None, :] * k + inner[:, None]  # rows beyond m: spread, or all would read one line
     acc = tl.zeros([BN, BM], tl.float32)
     for step in range(0, n_inner, BK):
         w_tile = tl.load(w_at + step, eviction_policy="evict_first")

@@ -1,0 +1,133 @@
+"""The CUDA kernels for Hopper GPUs, run on a CPU: each thread a fibre, copies and products late at random."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ripple.models import attention_hopper, hopper
+from ripple.models.forward import Forward
+from tests.models.test_kernels import dense_attention
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+
+
+class Map(ctypes.Structure):
+    """The CPU's tensor map."""
+
+    _fields_ = [("base", ctypes.c_void_p), ("n", ctypes.c_int64)] + [
+        (name, ctypes.c_int64 * 4) for name in ("sizes", "strides", "box")
+    ]
+
+
+def tensor_map(of: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> Map:
+    assert box[0] * 2 == 128, "a line of a swizzled tile has 128 bytes"
+    return Map(of.data_ptr(), len(sizes), *((ctypes.c_int64 * 4)(*x) for x in (sizes, (2, *strides), box)))
+
+
+def wgmma(rows: int, sums: str, left: str, right: str, adds: str, upright: bool = False) -> str:
+    if left.endswith("[]"):
+        return f"product_of_registers({sums}, {left[:-2]}, {right});"
+    return f"product_of_tiles({sums}, {left}, {right}, {adds});"
+
+
+@pytest.fixture
+def on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the kernels' Python side believe in a small Hopper GPU, and run its launches here."""
+
+    def compiled(name: str, text: str, device: torch.device, shared_bytes: int) -> Any:
+        assert shared_bytes <= hopper.SHARED_BYTES
+        names, text = text.split((HERE.parents[1] / "src/ripple/models/hopper.cuh").read_text())
+        found = re.search(r"__cluster_dims__\((.*?)\)", text)
+        assert found is not None
+        run = (
+            'extern "C" void run(int x, int y, int z, int threads, void** values)'
+            f" {{ run_grid({name}, {{x, y, z}}, {{{found[1]}}}, threads, values); }}\n"
+        )
+        source, library = tmp_path / "kernel.cpp", tmp_path / f"{len(list(tmp_path.iterdir()))}.so"
+        source.write_text(f'#include "{HERE / "hopper_on_cpu.h"}"\n{names}{text}{run}')
+        flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
+        subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True, timeout=120)
+        return ctypes.CDLL(str(library)).run
+
+    def launch(
+        kernel: Any,
+        device: torch.device,
+        grid: Sequence[int],
+        n_threads: int,
+        shared_bytes: int,
+        *values: Any,
+    ) -> None:
+        held = [hopper._argument(value) for value in values]
+        kernel(*grid, n_threads, (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held)))
+
+    for name, stand_in in (
+        ("compiled", compiled), ("launch", launch), ("tensor_map", tensor_map), ("wgmma", wgmma),
+        ("is_hopper", lambda device: True), ("n_multiprocessors", lambda device: 12),
+        ("n_clusters", lambda kernel, size, n_threads, shared_bytes: 12 // size),
+    ):  # fmt: skip
+        monkeypatch.setattr(hopper, name, stand_in)
+    yield
+    attention_hopper._kernel.cache_clear()
+    attention_hopper._n_parts.cache_clear()
+
+
+def gap(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.float() - b.float()).norm() / b.float().norm())
+
+
+@pytest.mark.parametrize(
+    ("s", "r", "g", "w", "n_keys", "heads", "kv_heads"),
+    [(1, 32, 4, 32, 700, 1, 1), (2, 5, 3, 4, 290, 2, 1), (1, 33, 0, 0, 100, 2, 2), (1, 33, 2, 33, 530, 6, 2)],
+)
+def test_attention_on_stored_keys_sees_what_it_may_see(
+    on_cpu: None, s: int, r: int, g: int, w: int, n_keys: int, heads: int, kv_heads: int
+) -> None:
+    t, d = r + g * w, 128
+    lengths = torch.tensor([n_keys - 7 * i for i in range(s)])
+    lo = torch.randint(0, n_keys - 40, (s, g * w))
+    hidden = torch.stack([lo, lo + torch.randint(1, 40, (s, g * w))], dim=-1)
+    own = torch.randint(1, w + 1, (s, g)) if g else None
+    rows = torch.zeros(s, t, dtype=torch.int64)
+    slots = torch.tensor([2, 0])[:s]
+    fwd = Forward(rows, rows, r, w, n_keys, None, hidden if g else None, own, rows[0, :1], slots=slots)
+    k, v = torch.randn(2, 3, kv_heads, n_keys + 5, d).bfloat16()
+    qkv = torch.randn(s * t, (heads + 2 * kv_heads) * d).bfloat16()
+    found = attention_hopper.attend(qkv, k, v, slots, lengths, fwd, heads)
+    expected = dense_attention(qkv.float(), k.float(), v.float(), slots, lengths, fwd, heads)
+    real = torch.ones(s, t, dtype=torch.bool)
+    for c in range(s if g else 0):
+        for b in range(g):
+            real[c, r + b * w + int(own[c, b]) : r + (b + 1) * w] = True  # padding rows see their branch too
+    assert gap(found[real.flatten()], expected[real.flatten()]) < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("s", "t", "heads", "kv_heads", "is_faster"),
+    [(1, 32, 32, 32, False), (1, 160, 32, 32, True), (4, 32, 32, 32, True), (1, 48, 28, 4, True)],
+)
+def test_few_rows_of_few_heads_are_left_to_the_other_kernel(
+    on_cpu: None,
+    monkeypatch: pytest.MonkeyPatch,
+    s: int,
+    t: int,
+    heads: int,
+    kv_heads: int,
+    is_faster: bool,
+) -> None:
+    monkeypatch.setattr(hopper, "n_multiprocessors", lambda device: 132)
+    rows = torch.zeros(s, t, dtype=torch.int64)
+    fwd = Forward(rows, rows, t, 0, 256, None, None, None, rows[0, :1], slots=rows[:, 0])
+    store = torch.zeros(s, kv_heads, 256, 128).bfloat16()
+    qkv = torch.zeros(s * t, (heads + 2 * kv_heads) * 128).bfloat16()
+    assert attention_hopper.fits(qkv, store, fwd, heads) == is_faster
+    assert not attention_hopper.fits(qkv.float(), store, fwd, heads)
