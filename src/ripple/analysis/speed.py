@@ -23,10 +23,11 @@ def step_tables(lines: Sequence[Line]) -> str:
         ]
         for x in sorted(here, key=lambda x: (CACHES.index(x["cache"]), x["candidates"])):
             over = f"{100 * (x['step_ms'] / plain[x['cache']] - 1):+.0f} %" if x["cache"] in plain else ""
+            memory = f"{x['memory_beside_weights_gb']:.2f}" if "memory_beside_weights_gb" in x else ""
             rows.append(
                 f"| {x['cache']} | {x['candidates']} | {x['rows']} | {x['step_ms']:.2f} | {over} | "
                 f"{x['roof_ms']:.2f} | {100 * x['share_of_roof']:.0f} % | {x['overhead_ms']:.2f} | "
-                f"{x['memory_beside_weights_gb']:.2f} |"
+                f"{memory} |"
             )
         title = f"### {shape}, prompt {prompt} + response {here[0]['positions'] - prompt}, batch {batch}"
         parts.append("\n".join([title, "", *rows, ""]))

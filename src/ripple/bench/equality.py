@@ -108,18 +108,18 @@ def _attention_gap(device: torch.device, heads: int, k_heads: int) -> float:
 
 
 def _wide_rotation(device: torch.device, dtype: torch.dtype) -> float:
-    """Compare queries and stored keys of 48 rows by the fused kernel of wide models and by the usual two.
+    """Compare queries and stored keys of 64 rows by the fused kernel of wide models and by the usual two.
 
     The test suite compares them in Triton's interpreter.
     """
     from ripple.models import kernels, skinny
 
-    n_rows, n_heads, k_heads, d, inner = 48, 64, 32, 128, 512
+    n_rows, n_heads, k_heads, d, inner = 64, 64, 32, 128, 512
     how: dict[str, Any] = {"device": device, "dtype": dtype}
     x, weight = torch.randn(n_rows, inner, **how), torch.randn((n_heads + 2 * k_heads) * d, inner, **how)
     cos, sin = torch.randn(2, 256, d, device=device)
     pos, slots = (
-        torch.arange(n_rows, device=device)[None] * 5,
+        torch.arange(n_rows, device=device)[None] * 4,
         torch.ones(1, dtype=torch.int64, device=device),
     )
     assert skinny.can_rotate(n_rows, weight, d)

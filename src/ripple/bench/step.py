@@ -92,11 +92,12 @@ def draw(out: Path) -> None:
     lines = read_lines(out)
     if not lines:
         return
-    limits = lines[-1]
+    limits = Ceilings(*(max(line[name] for line in lines) for name in ("copy_tb_s", "matmul_tflop_s")))
+    lines = [_under(limits, line) for line in lines]
     text = (
-        f"# One decoding step\n\nDrawn from `{out.name}`. {limits['device']}: a large copy moves "
-        f"{limits['copy_tb_s']:.2f} TB/s, a large product runs at {limits['matmul_tflop_s']:.0f} TFLOP/s; "
-        "the roof of a step is the larger of its arithmetic and its traffic at those speeds.\n\n"
+        f"# One decoding step\n\nDrawn from `{out.name}`. {lines[-1]['device']}: a large copy moves "
+        f"{limits.copy_tb_s:.2f} TB/s, a large product runs at {limits.matmul_tflop_s:.0f} TFLOP/s, the best "
+        "of all runs; the roof of a step is the larger of its arithmetic and its traffic at those speeds.\n\n"
     )
     out.with_suffix(".md").write_text(text + step_tables(lines), encoding="utf-8")
     if importlib.util.find_spec("matplotlib"):
@@ -119,7 +120,7 @@ def _points(
 def _line(model: Transformer, point: Point, limits: Ceilings) -> Line:
     """Measure one combination with an engine of its own."""
     _empty(model.device)
-    weights = _allocated(model.device)
+    before = _reserved(model.device)
     engine = Engine(model, max_batch=point.batch)
     sessions = _held(engine, point)
     step_ms = _tick_ms(engine)
@@ -127,18 +128,25 @@ def _line(model: Transformer, point: Point, limits: Ceilings) -> Line:
     base = sessions[0].lay_out(packed=True).base
     n_live, n_canvas = len(base.strip.pos), len(sessions[0].canvas.ids)
     n_rows = point.batch * (n_live + point.candidates * BLOCK)
-    n_head = point.batch * BLOCK * (1 + point.candidates)
-    roof = roof_ms(model.config, limits, n_rows, n_canvas, n_head, point.batch)
-    memory = _reserved(model.device) - weights
+    memory = _reserved(model.device) - before
     for session in sessions:
         session.cancel()
-    return {
+    line = {
         "bench": "step", **point._asdict(), "positions": n_canvas, "live_rows": n_live, "rows": n_rows,
-        "step_ms": round(step_ms, 4), "device_ms": round(on_device_ms, 4), "roof_ms": round(roof, 4),
-        "share_of_roof": round(roof / step_ms, 4), "overhead_ms": round(step_ms - on_device_ms, 4),
+        "step_ms": round(step_ms, 4), "device_ms": round(on_device_ms, 4),
+        "overhead_ms": round(step_ms - on_device_ms, 4),
         "memory_beside_weights_gb": round(memory / 1e9, 3), **limits.as_line(),
         "device": _name(model.device), "torch": torch.__version__,
     }  # fmt: skip
+    return _under(limits, line)
+
+
+def _under(limits: Ceilings, line: Line) -> Line:
+    """Return a line with its roof, and its share of it, under these limits."""
+    config = shape_named(line["shape"], line["n_layers"])
+    n_head = line["batch"] * BLOCK * (1 + line["candidates"])
+    roof = roof_ms(config, limits, line["rows"], line["positions"], n_head, line["batch"])
+    return line | {"roof_ms": round(roof, 4), "share_of_roof": round(roof / line["step_ms"], 4)}
 
 
 def _held(engine: Engine, point: Point) -> list[Session]:
@@ -196,10 +204,6 @@ def _empty(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-
-
-def _allocated(device: torch.device) -> int:
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
 
 
 def _reserved(device: torch.device) -> int:
