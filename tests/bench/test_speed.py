@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,23 @@ def test_every_step_is_a_line_and_a_second_run_adds_none(tmp_path: Path) -> None
     assert live == {"none": 8 + 256, "dual": 32}
     again = step.measure(out, caches="none,dual", check=False, **how)  # type: ignore[arg-type]
     assert again["new_lines"] == 0
+
+
+def test_all_steps_are_drawn_under_the_best_ceilings_of_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "step.jsonl"
+    how = {"shapes": "llada-8b", "device": "cpu", "prompts": "8", "batches": "1", "caches": "dual"}
+    step.measure(out, candidates="0,2", check=False, **how)  # type: ignore[arg-type]
+    slow, fast = read_lines(out)
+    slow |= {"copy_tb_s": 1e-7, "matmul_tflop_s": 1e-7}
+    fast |= {"copy_tb_s": 2e-7, "matmul_tflop_s": 2e-7}
+    del slow["memory_beside_weights_gb"]  # a line may lack it
+    out.write_text("".join(json.dumps(line) + "\n" for line in (slow, fast)), encoding="utf-8")
+    step.draw(out)
+    table = out.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in table if line.startswith("| dual | 0 |")).split("|")
+    config = shape_named("llada-8b", None)
+    roof = roof_ms(config, Ceilings(2e-7, 2e-7), slow["rows"], slow["positions"], slow["rows"], 1)
+    assert float(row[6]) == pytest.approx(roof, rel=1e-3) and row[9].strip() == ""
 
 
 def test_replay_gives_every_decoder_of_the_paper_under_every_cache(tmp_path: Path) -> None:

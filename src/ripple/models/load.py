@@ -45,7 +45,7 @@ def network(config: ModelConfig, weights: Weights, fused: bool = True) -> Transf
 
 
 def torch_device(name: str) -> torch.device:
-    """Return the device of that name, or say why it cannot be used."""
+    """Return the device of that name, or say why not; a numbered GPU becomes the current one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -54,4 +54,10 @@ def torch_device(name: str) -> torch.device:
         raise RippleError(f"Unknown device {name!r}; use cpu, cuda, cuda:N or auto.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RippleError(f"Device {name!r} was asked for, but this machine has no usable CUDA GPU.")
+    if device.type == "cuda" and device.index is not None:
+        if device.index >= torch.cuda.device_count():
+            raise RippleError(
+                f"Device {name!r} was asked for, but the last one is cuda:{torch.cuda.device_count() - 1}."
+            )
+        torch.cuda.set_device(device)  # kernels of our own run on the current device
     return device
