@@ -86,15 +86,22 @@ def gap(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("s", "r", "g", "w", "n_keys", "heads", "kv_heads"),
-    [(1, 32, 4, 32, 700, 1, 1), (2, 5, 3, 4, 290, 2, 1), (1, 33, 0, 0, 100, 2, 2), (1, 33, 2, 33, 530, 6, 2)],
-)
+    ("s", "r", "g", "w", "n_keys", "heads", "kv_heads", "n_processors"),
+    [
+        (1, 32, 4, 32, 700, 1, 1, 12), (2, 5, 3, 4, 290, 2, 1, 12), (1, 33, 0, 0, 100, 2, 2, 12),
+        (1, 33, 2, 33, 530, 6, 2, 12),
+        (1, 32, 3, 32, 700, 1, 1, 1),  # all keys in one part: more tiles than stages
+    ],
+)  # fmt: skip
 def test_attention_on_stored_keys_sees_what_it_may_see(
-    on_cpu: None, s: int, r: int, g: int, w: int, n_keys: int, heads: int, kv_heads: int
-) -> None:
+    on_cpu: None, monkeypatch: pytest.MonkeyPatch, s: int, r: int, g: int, w: int, n_keys: int, heads: int,
+    kv_heads: int, n_processors: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(hopper, "n_multiprocessors", lambda device: n_processors)
     t, d = r + g * w, 128
     lengths = torch.tensor([n_keys - 7 * i for i in range(s)])
     lo = torch.randint(0, n_keys - 40, (s, g * w))
+    lo[:, ::3] = lo[:, ::3] // 64 * 64 + 63  # the last key of a tile
     hidden = torch.stack([lo, lo + torch.randint(1, 40, (s, g * w))], dim=-1)
     own = torch.randint(1, w + 1, (s, g)) if g else None
     rows = torch.zeros(s, t, dtype=torch.int64)
