@@ -138,3 +138,24 @@ def test_few_rows_of_few_heads_are_left_to_the_other_kernel(
     qkv = torch.zeros(s * t, (heads + 2 * kv_heads) * 128).bfloat16()
     assert attention_hopper.fits(qkv, store, fwd, heads) == is_faster
     assert not attention_hopper.fits(qkv.float(), store, fwd, heads)
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"), [({}, None), ({"libnvrtc.so": 11}, None), ({"libnvrtc.so": 12}, 12)]
+)
+def test_a_compiler_that_is_missing_or_too_old_leaves_the_work_to_triton(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, int], expected: int | None
+) -> None:
+    class Library:
+        def __init__(self, name: str) -> None:
+            if name not in versions:
+                raise OSError(name)
+            self.version = versions[name]
+
+        def nvrtcVersion(self, major: Any, minor: Any) -> int:
+            major._obj.value = self.version
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    found = hopper._compiler.__wrapped__()
+    assert (None if found is None else found.version) == expected

@@ -51,9 +51,8 @@ def attend(
         for store in (k_store, v_store)
     )
     own_map = hopper.tensor_map(qkv, (qkv.shape[1], len(qkv)), (2 * qkv.shape[1],), (64, KEYS))
-    hidden, own_len = (
-        slots if t is None else t for t in (fwd.hidden, fwd.own_len)
-    )  # read with branches only
+    # Read only where there are branches.
+    hidden, own_len = (slots if t is None else t for t in (fwd.hidden, fwd.own_len))
     values = (
         k_map, v_map, own_map, qkv, out, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E, n_rows,
         fwd.n_live, max(1, fwd.branch_len), n_heads, k_heads, part_len,

@@ -20,6 +20,7 @@ ALIGNED = 1024  # how swizzled tiles lie in shared memory
 BF16, SWIZZLE_128, PROMOTE_256 = 9, 3, 3  # of the driver's tensor maps
 MOST_SHARED = 8  # the driver's name for the limit of a kernel's shared memory
 CLUSTER_SIZE = 4  # and for that property of a launch
+KNOWS_HOPPER = 12  # the first version of the compiler that does
 
 
 @lru_cache(maxsize=8)
@@ -169,9 +170,12 @@ def _compiler() -> ctypes.CDLL | None:
     brought_along = sorted(map(str, packages.glob(f"*/lib/libnvrtc.so.{version}")))
     for name in (*brought_along, f"libnvrtc.so.{version}", "libnvrtc.so"):
         try:
-            return ctypes.CDLL(name)
+            found = ctypes.CDLL(name)
         except OSError:
             continue
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        if found.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0 and major.value >= KNOWS_HOPPER:
+            return found
     return None
 
 
