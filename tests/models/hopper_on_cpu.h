@@ -39,6 +39,7 @@ struct dim3 { int x = 1, y = 1, z = 1; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(u32 x, u32 y) { return {x, y}; }
+inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
 
 struct TensorMap {  // as the test's hopper.tensor_map writes it
   const u16* base;

@@ -107,15 +107,28 @@ def test_attention_on_stored_keys_sees_what_it_may_see(
     rows = torch.zeros(s, t, dtype=torch.int64)
     slots = torch.tensor([2, 0])[:s]
     fwd = Forward(rows, rows, r, w, n_keys, None, hidden if g else None, own, rows[0, :1], slots=slots)
-    k, v = torch.randn(2, 3, kv_heads, n_keys + 5, d).bfloat16()
+    k, v = torch.full(
+        (2, 3, kv_heads, n_keys + 5, d), torch.nan
+    ).bfloat16()  # others' slots, and beyond the end
+    for c, n in enumerate(lengths):
+        k[slots[c], :, :n], v[slots[c], :, :n] = torch.randn(2, kv_heads, int(n), d).bfloat16()
     qkv = torch.randn(s * t, (heads + 2 * kv_heads) * d).bfloat16()
     found = attention_hopper.attend(qkv, k, v, slots, lengths, fwd, heads)
-    expected = dense_attention(qkv.float(), k.float(), v.float(), slots, lengths, fwd, heads)
-    real = torch.ones(s, t, dtype=torch.bool)
-    for c in range(s if g else 0):
-        for b in range(g):
-            real[c, r + b * w + int(own[c, b]) : r + (b + 1) * w] = True  # padding rows see their branch too
-    assert gap(found[real.flatten()], expected[real.flatten()]) < 1e-2
+    assert gap(found, dense_attention(qkv.float(), k.float(), v.float(), slots, lengths, fwd, heads)) < 1e-2
+
+
+def test_a_canvas_gone_wrong_harms_no_other(on_cpu: None) -> None:
+    t, d, n_keys = 5 + 3 * 4, 128, 130
+    rows = torch.zeros(2, t, dtype=torch.int64)
+    hidden, slots = torch.zeros(2, 12, 2, dtype=torch.int64), torch.tensor([0, 1])
+    own, lengths = torch.full((2, 3), 4), torch.tensor([n_keys, n_keys])
+    fwd = Forward(rows, rows, 5, 4, n_keys, None, hidden, own, rows[0, :1], slots=slots)
+    k, v = torch.randn(2, 2, 1, n_keys, d).bfloat16()
+    qkv = torch.randn(2 * t, 3 * d).bfloat16()
+    alone = attention_hopper.attend(qkv, k, v, slots, lengths, fwd, 1)[:t].clone()
+    for tensor in (qkv[t:], k[1], v[1]):
+        tensor.fill_(torch.nan)
+    assert torch.equal(attention_hopper.attend(qkv, k, v, slots, lengths, fwd, 1)[:t], alone)
 
 
 @pytest.mark.parametrize(

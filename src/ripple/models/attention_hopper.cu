@@ -117,6 +117,15 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
     for (int i = 0; i < n_all; i++) {
       u32 keys = stages + i % STAGES * STAGE_BYTES, values = keys + 2 * HALF_BYTES;
       barrier_wait(full + i % STAGES * 8, (i / STAGES) & 1);
+      bool is_own = i >= n_stored;
+      int at = is_own ? own_first + (i - n_stored) * KEYS : start + i * KEYS;
+      int n_real = (is_own ? n_rows - n_live : stop) - at;
+      if (n_real < KEYS) {  // what lies behind may be anything, and 0 times NaN is NaN
+        for (int c = threadIdx.x; c < (KEYS - n_real) * 16; c += 128 * n_groups)
+          write_shared(values + c / 8 % 2 * HALF_BYTES + (n_real + c / 16) * 128 + c % 8 * 16, make_uint4(0, 0, 0, 0));
+        written_for_products();
+        sync_threads(1, 128 * n_groups);
+      }
       float s[KEYS / 2];
       products_begin();
 #pragma unroll
@@ -126,8 +135,6 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
       }
       products_end();
       products_wait<0>();
-      bool is_own = i >= n_stored;
-      int at = is_own ? own_first + (i - n_stored) * KEYS : start + i * KEYS;
 #pragma unroll
       for (int r = 0; r < 2; r++) {
         Row& row = rows[r];
