@@ -102,7 +102,8 @@ def _attention_gap(device: torch.device, heads: int, k_heads: int) -> float:
     k, v = torch.randn(2, 3, k_heads, n_keys, d, device=device, dtype=torch.bfloat16)
     qkv = torch.randn(2 * n_rows, (heads + 2 * k_heads) * d, device=device, dtype=torch.bfloat16)
     lengths = torch.tensor([n_keys, n_keys - 90], **whole)
-    k[0, :, n_keys - 90 :], v[0, :, n_keys - 90 :] = torch.nan, torch.nan  # behind the end of the second canvas
+    for store in (k, v):
+        store[0, :, n_keys - 90 :] = torch.nan  # behind the end of the second canvas
     assert attention_hopper.fits(qkv, k, fwd, heads)
     both = [by.attend(qkv, k, v, slots, lengths, fwd, heads) for by in (attention_hopper, attention_kernel)]
     return _gap(both[0].float(), both[1].float())
