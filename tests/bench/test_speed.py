@@ -97,8 +97,12 @@ def test_all_steps_are_drawn_under_the_best_ceilings_of_the_file(tmp_path: Path)
     slow |= {"copy_tb_s": 1e-7, "matmul_tflop_s": 1e-7}
     fast |= {"copy_tb_s": 2e-7, "matmul_tflop_s": 2e-7}
     del slow["memory_beside_weights_gb"]  # a line may lack it
-    out.write_text("".join(json.dumps(line) + "\n" for line in (slow, fast)), encoding="utf-8")
+    other = fast | {"device": "another", "copy_tb_s": 1.0, "matmul_tflop_s": 1.0}  # counts for itself only
+    out.write_text("".join(json.dumps(line) + "\n" for line in (other, slow, fast)), encoding="utf-8")
     step.draw(out)
+    drawn = out.with_suffix(".svg").read_bytes()
+    step.draw(out)
+    assert out.with_suffix(".svg").read_bytes() == drawn
     table = out.with_suffix(".md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in table if line.startswith("| dual | 0 |")).split("|")
     config = shape_named("llada-8b", None)

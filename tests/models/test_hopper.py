@@ -18,7 +18,7 @@ from ripple.models.forward import Forward
 from tests.models.test_kernels import dense_attention
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 
 
 class Map(ctypes.Structure):
@@ -85,6 +85,7 @@ def gap(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a.float() - b.float()).norm() / b.float().norm())
 
 
+@needs_gcc
 @pytest.mark.parametrize(
     ("s", "r", "g", "w", "n_keys", "heads", "kv_heads", "n_processors"),
     [
@@ -117,6 +118,7 @@ def test_attention_on_stored_keys_sees_what_it_may_see(
     assert gap(found, dense_attention(qkv.float(), k.float(), v.float(), slots, lengths, fwd, heads)) < 1e-2
 
 
+@needs_gcc
 def test_a_canvas_gone_wrong_harms_no_other(on_cpu: None) -> None:
     t, d, n_keys = 5 + 3 * 4, 128, 130
     rows = torch.zeros(2, t, dtype=torch.int64)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ripple.analysis.lines import Line
+from ripple.analysis.plots import save
 
 CACHES = ("none", "prefix", "dual")
 
@@ -99,7 +100,7 @@ def step_figure(lines: Sequence[Line], path: Path) -> None:
         panel.set_title(f"{shape}, {own[0]['positions']} positions, batch 1 (dashed: roof)", fontsize=10)
         panel.grid(alpha=0.3, which="both")
         panel.legend(fontsize=8)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _in_order(lines: Sequence[Line], key: Callable[[Line], tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -92,8 +92,12 @@ def draw(out: Path) -> None:
     lines = read_lines(out)
     if not lines:
         return
-    limits = Ceilings(*(max(line[name] for line in lines) for name in ("copy_tb_s", "matmul_tflop_s")))
-    lines = [_under(limits, line) for line in lines]
+    best = {
+        name: _best([line for line in lines if line["device"] == name])
+        for name in {x["device"] for x in lines}
+    }
+    lines = [_under(best[line["device"]], line) for line in lines]
+    limits = best[lines[-1]["device"]]
     text = (
         f"# One decoding step\n\nDrawn from `{out.name}`. {lines[-1]['device']}: a large copy moves "
         f"{limits.copy_tb_s:.2f} TB/s, a large product runs at {limits.matmul_tflop_s:.0f} TFLOP/s, the best "
@@ -102,6 +106,11 @@ def draw(out: Path) -> None:
     out.with_suffix(".md").write_text(text + step_tables(lines), encoding="utf-8")
     if importlib.util.find_spec("matplotlib"):
         step_figure(lines, out.with_suffix(".svg"))
+
+
+def _best(lines: list[Line]) -> Ceilings:
+    """Return the highest limits that runs on one device have measured."""
+    return Ceilings(*(max(line[name] for line in lines) for name in ("copy_tb_s", "matmul_tflop_s")))
 
 
 def _points(

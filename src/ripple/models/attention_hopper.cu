@@ -5,9 +5,9 @@
 // through each other's shared memory. One thread copies tiles of 64 keys and values; three warpgroups meet them,
 // 64 rows each. The last part also meets the keys of the rows' own branches.
 //
-// attention_hopper.py defines PARTS, HEADS_PER_KEY, STAGES, SCORE and WEIGH. Heads are 128 wide: two swizzled lines.
+// attention_hopper.py defines all names in capitals that are not defined here. Heads are 128 wide: two swizzled lines.
 
-constexpr int GROUPS = 3, TILE = 64 * GROUPS, KEYS = 64, WIDTH = 128;
+constexpr int TILE = 64 * GROUPS;
 constexpr int HALF_BYTES = KEYS * 128, STAGE_BYTES = 4 * HALF_BYTES;  // keys and values, two halves each
 constexpr int LEFT_BYTES = 4 * (WIDTH + 4);  // of a row for the merge: values, top, total, two to spread the banks
 constexpr float NOTHING = -1e30f;            // a score that no softmax notices

@@ -12,7 +12,8 @@ from ripple.models.attention_kernel import LOG2_E
 from ripple.models.forward import Forward
 
 Tensor = torch.Tensor
-ROWS, KEYS, WIDTH, GROUPS = 192, 64, 128, 3  # a block's rows, a tile's keys, a head, warpgroups
+GROUPS, KEYS, WIDTH = 3, 64, 128  # warpgroups of a block, a tile's keys, a head
+ROWS = 64 * GROUPS  # of a block
 MOST_PARTS, LEAST_KEYS = 8, 128  # parts are blocks of a cluster; smaller ones cost more than they save
 STAGES = 5
 N_THREADS = 128 * (GROUPS + 1)
@@ -87,7 +88,8 @@ def _kernel(device: torch.device, parts: int, heads_per_key: int) -> Any:
 def source(parts: int, heads_per_key: int) -> str:
     """Return the CUDA source of one variant."""
     return hopper.source(
-        "attention_hopper", PARTS=parts, HEADS_PER_KEY=heads_per_key, STAGES=STAGES,
+        "attention_hopper", PARTS=parts, HEADS_PER_KEY=heads_per_key, GROUPS=GROUPS, KEYS=KEYS, WIDTH=WIDTH,
+        STAGES=STAGES,
         SCORE=hopper.wgmma(KEYS, "s", "q", "keys", "adds"),
         WEIGH=hopper.wgmma(WIDTH, "o", "p[]", "values", "1", upright=True),
     )  # fmt: skip
