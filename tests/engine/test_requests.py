@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import ripple
-from ripple.decoders import DECODERS
+from ripple.caches import cache
+from ripple.decoders import DECODERS, decoder
+from ripple.engine.engine import Engine
+from ripple.engine.result import Settings
+from ripple.models.kv import KVStore
 from ripple.models.random import write_random_checkpoint
 
 
@@ -206,3 +210,30 @@ def test_numpy_token_ids_are_accepted(engine: ripple.Engine) -> None:
     assert (
         engine.generate(list(np.array([1, 2])), **how).token_ids == engine.generate([1, 2], **how).token_ids
     )
+
+
+def test_requests_that_come_together_move_the_key_store_once(
+    talker: ripple.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(talker.model, max_batch=5)
+    sizes = []
+    reserve = KVStore.reserve
+
+    def watched(store: KVStore, *room: int) -> None:
+        before = store.k.data_ptr()
+        reserve(store, *room)
+        if store.k.data_ptr() != before:
+            sizes.append(store.k.shape[1])
+
+    monkeypatch.setattr(KVStore, "reserve", watched)
+    settings = Settings(decoder("confidence"), 16, 8, cache("prefix"))
+    for _ in range(2):
+        sessions = [engine.submit([1, 2, 3], settings) for _ in range(5)]
+        sessions[0].cancel()
+        while any(session.finish is None for session in sessions):
+            engine.tick()
+    assert sizes == [4], "no slot for the one who left"
+    for _ in range(9):
+        engine.submit([1, 2, 3], settings)
+    engine.tick()
+    assert sizes == [4, 5], "never more slots than requests are decoded at a time"

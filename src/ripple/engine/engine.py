@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -223,12 +224,13 @@ class Engine:
         self._waiting.append(session)
 
     def _admit(self) -> None:
+        self._make_room()
         while self._waiting and len(self._live) < self.max_batch:
             session = self._waiting.popleft()
             if session.finish is not None:
                 continue  # cancelled while it waited
             if session.is_cached:
-                session.slot = self._take_slot(len(session.canvas.ids))
+                session.slot = self._take_slot()
             if session.wants.kl:
                 session.memory = self._looks.open(session.settings.length, session.canvas.prompt_len)
             session.start()
@@ -249,13 +251,21 @@ class Engine:
         if any(session.finish is not None for session in self._waiting):
             self._waiting = deque(session for session in self._waiting if session.finish is None)
 
-    def _take_slot(self, n_positions: int) -> int:
+    def _make_room(self) -> None:
+        """Reserve keys for all requests that will be admitted now, at once: a store that grows is copied."""
+        willing = (session for session in self._waiting if session.finish is None)
+        coming = islice(willing, self.max_batch - len(self._live))
+        lengths = [len(session.canvas.ids) for session in coming if session.is_cached]
+        if lengths:
+            n_taken = self._n_slots - len(self._free_slots)
+            self._store.reserve(max(self._n_slots, n_taken + len(lengths)), max(lengths), self.max_batch)
+
+    def _take_slot(self) -> int:
         if not self._free_slots:
             self._free_slots.append(self._n_slots)
             self._n_slots += 1
         slot = min(self._free_slots)
         self._free_slots.remove(slot)
-        self._store.reserve(self._n_slots, n_positions)
         return slot
 
 

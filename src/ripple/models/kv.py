@@ -22,21 +22,26 @@ class KVStore:
         self.k = torch.empty(shape, device=device, dtype=dtype)  # [layers, slots, kv heads, N, head_dim]
         self.v = torch.empty(shape, device=device, dtype=dtype)
 
-    def reserve(self, n_slots: int, n_positions: int) -> None:
+    def reserve(self, n_slots: int, n_positions: int, most_slots: int) -> None:
         """Make room for at least this many slots and positions; what is stored stays.
 
-        Positions come in steps, so that prompts of similar length do not move the store each time.
+        Positions come in steps, so that prompts of similar length do not move the store each time. Slots grow
+        ahead of need, but never beyond `most_slots`.
         """
         layers, slots, heads, positions, dim = self.k.shape
         n_positions = -(-n_positions // POSITION_STEP) * POSITION_STEP
         if n_slots <= slots and n_positions <= positions:
             return
-        shape = (layers, _grown(slots, n_slots), heads, _grown(positions, n_positions), dim)
+        n_slots = min(_grown(slots, n_slots), max(most_slots, n_slots))
+        shape = (layers, n_slots, heads, _grown(positions, n_positions), dim)
         for name in ("k", "v"):
             old = getattr(self, name)
             new = torch.zeros(shape, device=old.device, dtype=old.dtype)
             new[:, :slots, :, :positions] = old
             setattr(self, name, new)
+            del old
+        if self.k.is_cuda:
+            torch.cuda.empty_cache()  # the old ones are too small to be of use to the next
 
     def write(
         self, layer: int, slots: torch.Tensor, pos: torch.Tensor, k: torch.Tensor, v: torch.Tensor
