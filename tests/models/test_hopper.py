@@ -86,19 +86,22 @@ def gap(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @needs_gcc
+@pytest.mark.parametrize("build", [attention_hopper.SMALL, attention_hopper.LARGE])
 @pytest.mark.parametrize(
     ("s", "r", "g", "w", "n_keys", "heads", "kv_heads", "n_processors"),
     [
         (1, 32, 4, 32, 700, 1, 1, 12), (2, 5, 3, 4, 290, 2, 1, 12), (1, 33, 0, 0, 100, 2, 2, 12),
         (1, 33, 2, 33, 530, 6, 2, 12),
         (1, 32, 3, 32, 700, 1, 1, 1),  # all keys in one part: more tiles than stages
+        (2, 9, 2, 9, 300, 4, 2, 24),
     ],
 )  # fmt: skip
 def test_attention_on_stored_keys_sees_what_it_may_see(
     on_cpu: None, monkeypatch: pytest.MonkeyPatch, s: int, r: int, g: int, w: int, n_keys: int, heads: int,
-    kv_heads: int, n_processors: int,
+    kv_heads: int, n_processors: int, build: attention_hopper.Build,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(hopper, "n_multiprocessors", lambda device: n_processors)
+    monkeypatch.setattr(attention_hopper, "_build", lambda device, n_rows, n_heads: build)
     t, d = r + g * w, 128
     lengths = torch.tensor([n_keys - 7 * i for i in range(s)])
     lo = torch.randint(0, n_keys - 40, (s, g * w))
@@ -134,25 +137,25 @@ def test_a_canvas_gone_wrong_harms_no_other(on_cpu: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("s", "t", "heads", "kv_heads", "is_faster"),
-    [(1, 32, 32, 32, False), (1, 160, 32, 32, True), (4, 32, 32, 32, True), (1, 48, 28, 4, True)],
+    ("n_rows", "n_heads", "build"),
+    [(32, 32, "SMALL"), (160, 32, "SMALL"), (48 * 7, 4, "SMALL"), (160, 4 * 32, "LARGE"), (32, 300, "LARGE")],
 )
-def test_few_rows_of_few_heads_are_left_to_the_other_kernel(
-    on_cpu: None,
-    monkeypatch: pytest.MonkeyPatch,
-    s: int,
-    t: int,
-    heads: int,
-    kv_heads: int,
-    is_faster: bool,
+def test_blocks_are_small_while_all_of_them_run_at_once(
+    on_cpu: None, monkeypatch: pytest.MonkeyPatch, n_rows: int, n_heads: int, build: str
 ) -> None:
     monkeypatch.setattr(hopper, "n_multiprocessors", lambda device: 132)
-    rows = torch.zeros(s, t, dtype=torch.int64)
-    fwd = Forward(rows, rows, t, 0, 256, None, None, None, rows[0, :1], slots=rows[:, 0])
-    store = torch.zeros(s, kv_heads, 256, 128).bfloat16()
-    qkv = torch.zeros(s * t, (heads + 2 * kv_heads) * 128).bfloat16()
-    assert attention_hopper.fits(qkv, store, fwd, heads) == is_faster
-    assert not attention_hopper.fits(qkv.float(), store, fwd, heads)
+    assert attention_hopper._build(torch.device("cpu"), n_rows, n_heads) == getattr(attention_hopper, build)
+
+
+def test_other_numbers_and_forwards_without_stored_keys_are_left_to_the_other_kernel(on_cpu: None) -> None:
+    rows = torch.zeros(1, 32, dtype=torch.int64)
+    fwd = Forward(rows, rows, 32, 0, 256, None, None, None, rows[0, :1], slots=rows[:, 0])
+    store, qkv = torch.zeros(1, 32, 256, 128).bfloat16(), torch.zeros(32, 96 * 128).bfloat16()
+    assert attention_hopper.fits(qkv, store, fwd)
+    assert not attention_hopper.fits(qkv.float(), store, fwd)
+    assert not attention_hopper.fits(qkv, store[..., :64], fwd)
+    fwd.slots = None
+    assert not attention_hopper.fits(qkv, store, fwd)
 
 
 @pytest.mark.parametrize(

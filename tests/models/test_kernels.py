@@ -65,12 +65,15 @@ def test_a_product_that_rotates_equals_the_product_and_the_rotation(
     cos, sin = torch.randn(2, n_positions, d)
     stores = torch.zeros(2, 2, 3, k_heads, n_positions, d)  # [way, k or v, slots, ...]
     slots = torch.tensor([2, 0])[:n_canvases]
-    turns = [kernels.Rotation(pos, cos, sin, k, v, slots, n_live, n_heads, in_fp32) for k, v in stores]
+    turns = [kernels.Rotation(pos, cos, sin, (k, v), slots, n_live, n_heads, in_fp32) for k, v in stores]
     fused = skinny.rotated_qkv(x, weight, bias, turns[0])
     plain = F.linear(x, weight, bias)
     kernels.rotate_and_store(plain, turns[1])
     assert close(fused, plain) and close(stores[0], stores[1])
     assert stores[0].count_nonzero() == 2 * n_canvases * n_live * k_heads * d
+    without = F.linear(x, weight, bias)
+    kernels.rotate_and_store(without, turns[1]._replace(stores=None))
+    assert torch.equal(without, plain)
 
 
 def dense_attention(

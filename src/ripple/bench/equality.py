@@ -82,7 +82,7 @@ def _wide_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, 
     yield "a product that rotates, and product and rotation", _wide_rotation(device, dtype)
     if dtype != torch.bfloat16 or not hopper.is_hopper(device):
         return
-    for heads, k_heads in ((8, 8), (14, 2)):
+    for heads, k_heads in ((8, 8), (14, 2), (80, 80)):  # the last fill the device: blocks are large there
         yield (
             f"attention of {heads} and {k_heads} heads by both kernels",
             _attention_gap(device, heads, k_heads),
@@ -104,7 +104,7 @@ def _attention_gap(device: torch.device, heads: int, k_heads: int) -> float:
     lengths = torch.tensor([n_keys, n_keys - 90], **whole)
     for store in (k, v):
         store[0, :, n_keys - 90 :] = torch.nan  # behind the end of the second canvas
-    assert attention_hopper.fits(qkv, k, fwd, heads)
+    assert attention_hopper.fits(qkv, k, fwd)
     both = [by.attend(qkv, k, v, slots, lengths, fwd, heads) for by in (attention_hopper, attention_kernel)]
     return _gap(both[0].float(), both[1].float())
 
@@ -128,7 +128,7 @@ def _wide_rotation(device: torch.device, dtype: torch.dtype) -> float:
     both = []
     for fused in (True, False):
         k, v = torch.zeros(2, 2, k_heads, 256, d, **how)
-        turn = kernels.Rotation(pos, cos, sin, k, v, slots, 32, n_heads, in_fp32=True)
+        turn = kernels.Rotation(pos, cos, sin, (k, v), slots, 32, n_heads, in_fp32=True)
         qkv = skinny.rotated_qkv(x, weight, None, turn) if fused else x @ weight.t()
         if not fused:
             kernels.rotate_and_store(qkv, turn)

@@ -22,10 +22,11 @@ from ripple.decoders import RPS, Decoder
 from ripple.decoders import decoder as decoder_named
 from ripple.engine.assemble import Sheet, pack, shape_of, view
 from ripple.engine.graphs import Graphs
-from ripple.engine.hear import reduce_tick
+from ripple.engine.hear import Landing, reduce_tick
 from ripple.engine.memory import LookBook
 from ripple.engine.plan import Group, Reading, assign_rows, group
 from ripple.engine.prompts import Prompt, many_prompts, token_ids
+from ripple.engine.rehearse import rehearsal
 from ripple.engine.result import Settings
 from ripple.engine.session import Session
 from ripple.engine.stats import Sampling
@@ -52,6 +53,7 @@ class Engine:
         self._n_slots = 0
         self._store = KVStore(model.config, model.device, model.dtype)
         self._looks = LookBook(model.config.vocab_size, model.device)
+        self._landing = Landing(model.device)
         self._graphs = Graphs(model, self._store) if model.has_static_shapes else None
 
     # -- for users ----------------------------------------------------------------------------------
@@ -155,7 +157,8 @@ class Engine:
             readings = [session.plan() for session in asking]
             hidden = self.hidden_states(readings)
             sampling = self._sampling(asking, readings, len(hidden))
-            heard = reduce_tick(self.model, hidden, asking, readings, sampling, self._looks).hear()
+            queued = reduce_tick(self.model, hidden, asking, readings, sampling, self._looks)
+            heard = self._landing.hear(queued, meanwhile=rehearsal(asking[0], readings[0], queued))
             self.settle()
             seconds = time.perf_counter() - start
             for session, reading in zip(asking, readings, strict=True):
@@ -163,7 +166,8 @@ class Engine:
                     session.resume(heard.answer(session, reading), seconds)
                 else:
                     session.fail("the model returned logits that are not finite (NaN or infinity)")
-        self._retire()
+        if any(session.finish is not None for session in self._live):
+            self._retire()
 
     def hidden_states(self, readings: Sequence[Reading]) -> torch.Tensor:
         """Run everything that was laid out in as few forwards as padding allows; give each draft its rows."""
@@ -224,7 +228,8 @@ class Engine:
         self._waiting.append(session)
 
     def _admit(self) -> None:
-        self._make_room()
+        if self._waiting:
+            self._make_room()
         while self._waiting and len(self._live) < self.max_batch:
             session = self._waiting.popleft()
             if session.finish is not None:

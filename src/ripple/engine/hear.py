@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +61,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Queued:
-    """A tick's numbers, still on the device or on their way; `hear` waits for them."""
+    """A tick's numbers, still on the device or on their way; a `Landing` waits for them."""
 
     flat: torch.Tensor  # n_rows * (2k + 4) statistics, then the probes, then the KLs
     n_rows: int
@@ -67,9 +69,8 @@ class Queued:
     owners: dict[int, slice]  # request number -> its probes
     n_kl: dict[int, int]  # request number -> how many KLs
 
-    def hear(self) -> Heard:
-        """Bring everything to the host in one copy."""
-        flat = _to_host(self.flat).numpy()
+    def cut(self, flat: Floats) -> Heard:
+        """Give every number of the copy its place."""
         n = self.n_rows * (2 * self.k + 4)
         stats = unpack(flat[:n].reshape(self.n_rows, -1), self.k)
         probes = {number: flat[n + part.start : n + part.stop] for number, part in self.owners.items()}
@@ -80,13 +81,29 @@ class Queued:
         return Heard(stats, probes, kl)
 
 
-def _to_host(there: torch.Tensor) -> torch.Tensor:
-    """Copy to page-locked memory, which torch keeps for reuse, and wait: the tick's only wait."""
-    if there.device.type != "cuda":
-        return there.cpu()
-    here = torch.empty(there.shape, dtype=there.dtype, pin_memory=True).copy_(there, non_blocking=True)
-    torch.cuda.current_stream(there.device).synchronize()
-    return here
+class Landing:
+    """Page-locked memory that a tick's numbers are copied to, and the tick's only wait. Both are reused."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._memory = torch.empty(0)
+        self._arrival = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def hear(self, queued: Queued, meanwhile: Iterator[None]) -> Heard:
+        """Bring everything to the host in one copy; `meanwhile` is what to do until it is there."""
+        if self._arrival is None:
+            return queued.cut(queued.flat.cpu().numpy())
+        n = queued.flat.numel()
+        if n > len(self._memory):
+            self._memory = torch.empty(2 * n, pin_memory=True)
+        here = self._memory[:n]
+        here.copy_(queued.flat, non_blocking=True)
+        self._arrival.record(torch.cuda.current_stream(self._device))
+        if threading.active_count() > 1:  # others may want the interpreter, so it is let go
+            self._arrival.synchronize()
+        while not self._arrival.query():  # type: ignore[no-untyped-call]
+            next(meanwhile)
+        return queued.cut(here.numpy().copy())  # decoders may keep what they hear
 
 
 @torch.inference_mode()

@@ -160,6 +160,8 @@ class Group:
     @property
     def shares_slots(self) -> bool:
         """Whether several strips read one slot of frozen keys, so that none may write to it."""
+        if len(self.strips) == 1:
+            return False
         slots = [strip.slot for strip in self.strips if strip.slot is not None]
         return len(set(slots)) < len(slots)
 
@@ -202,18 +204,17 @@ def _split_by_padding(strips: list[Strip]) -> list[Group]:
 def assign_rows(groups: Sequence[Group], readings: Sequence[Reading], lead: int) -> list[Ints]:
     """Give every draft its place among the rows read; return, per group, the indices of those rows."""
     home = {id(strip): (n, i) for n, group in enumerate(groups) for i, strip in enumerate(group.strips)}
-    reads: list[list[Ints]] = [[] for _ in groups]
-    members: list[list[Draft]] = [[] for _ in groups]
+    found: list[list[tuple[Draft, Ints]]] = [[] for _ in groups]
     for reading in readings:
         for draft in reading.drafts:
             n, i = home[id(draft.strip)]
-            reads[n].append(_rows_of(draft, groups[n], i, lead))
-            members[n].append(draft)
+            found[n].append((draft, _rows_of(draft, groups[n], i, lead)))
     start = 0
-    for draft in (draft for drafts in members for draft in drafts):
-        draft.rows = slice(start, start + len(draft.pos))
-        start += len(draft.pos)
-    return [np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64) for rows in reads]
+    for draft, rows in (pair for pairs in found for pair in pairs):
+        draft.rows = slice(start, start + len(rows))
+        start += len(rows)
+    none = np.zeros(0, dtype=np.int64)
+    return [np.concatenate([rows for _, rows in pairs]) if pairs else none for pairs in found]
 
 
 def _rows_of(draft: Draft, of: Group, number: int, lead: int) -> Ints:

@@ -1,14 +1,15 @@
 // Attention of few rows on stored keys: live rows and isolated branches, without a mask in memory.
 //
-// Does what attention_kernel.py does, for cached steps. A block holds 192 rows of one key head (its query heads
+// Does what attention_kernel.py does, for cached steps. A block holds some rows of one key head (its query heads
 // folded into the rows) and one part of the keys; the blocks of a cluster hold the other parts, and merge them
-// through each other's shared memory. One thread copies tiles of 64 keys and values; three warpgroups meet them,
-// 64 rows each. The last part also meets the keys of the rows' own branches.
+// through each other's shared memory. One thread copies tiles of keys and values; warpgroups meet them, 64 rows
+// each. The last part also meets the keys of the rows' own branches.
 //
 // attention_hopper.py defines all names in capitals that are not defined here. Heads are 128 wide: two swizzled lines.
 
 constexpr int TILE = 64 * GROUPS;
 constexpr int HALF_BYTES = KEYS * 128, STAGE_BYTES = 4 * HALF_BYTES;  // keys and values, two halves each
+constexpr int QUERY_HALF_BYTES = 64 * 128;
 constexpr int LEFT_BYTES = 4 * (WIDTH + 4);  // of a row for the merge: values, top, total, two to spread the banks
 constexpr float NOTHING = -1e30f;            // a score that no softmax notices
 
@@ -21,13 +22,13 @@ struct Row {  // one query, and what it may see
   float top = NOTHING, total = 0;
 };
 
-extern "C" __global__ void __cluster_dims__(1, 1, PARTS) __launch_bounds__(128 * (GROUPS + 1), 1)
+extern "C" __global__ void __cluster_dims__(1, 1, PARTS) __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
 attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map,
        const __grid_constant__ TensorMap own_map, const u16* qkv, u16* out, const i64* slots, const i64* key_len,
        const i64* hidden, const i64* own_len, float scale, int n_rows, int n_live, int branch_len, int n_heads,
        int n_key_heads, int part_len) {
   u32 stages = shared_memory(), queries = stages + STAGES * STAGE_BYTES;
-  u32 full = queries + GROUPS * 2 * HALF_BYTES, empty = full + 8 * STAGES;  // barriers
+  u32 full = queries + GROUPS * 2 * QUERY_HALF_BYTES, empty = full + 8 * STAGES;  // barriers
   int canvas = blockIdx.y / n_key_heads, key_head = blockIdx.y % n_key_heads, part = blockIdx.z;
   int first = blockIdx.x * TILE, n_here = min(TILE, n_rows * HEADS_PER_KEY - first);
   int n_groups = (n_here + 63) / 64;
@@ -81,7 +82,7 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
   }
   take_registers<160>();
   if (group < n_groups) {
-    u32 mine = queries + group * 2 * HALF_BYTES;
+    u32 mine = queries + group * 2 * QUERY_HALF_BYTES;
 #pragma unroll
     for (int j = 0; j < 8; j++) {  // 64 rows of 16 chunks of 8 numbers; the chunks of 8 rows are swizzled
       int local = (threadIdx.x % 128 + 128 * j) / 16, chunk = threadIdx.x % 16;
@@ -89,7 +90,7 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
       i64 head = ((i64)canvas * n_rows + flat / HEADS_PER_KEY) * (n_heads + 2 * n_key_heads) +
                  key_head * HEADS_PER_KEY + flat % HEADS_PER_KEY;
       uint4 v = *(const uint4*)(qkv + head * WIDTH + 8 * chunk);
-      u32 to = mine + chunk / 8 * HALF_BYTES + local * 128 + (chunk % 8 ^ local % 8) * 16;
+      u32 to = mine + chunk / 8 * QUERY_HALF_BYTES + local * 128 + (chunk % 8 ^ local % 8) * 16;
       write_shared(to, v);
     }
     written_for_products();
@@ -130,8 +131,8 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
       products_begin();
 #pragma unroll
       for (int k = 0; k < WIDTH / 16; k++) {
-        int step = k / 4 * HALF_BYTES + k % 4 * 32;  // 64 rows of queries lie as 64 keys do
-        score(s, matrix(mine + step), matrix(keys + step), k > 0);
+        u32 q_at = mine + k / 4 * QUERY_HALF_BYTES, k_at = keys + k / 4 * HALF_BYTES;
+        score(s, matrix(q_at + k % 4 * 32), matrix(k_at + k % 4 * 32), k > 0);
       }
       products_end();
       products_wait<0>();

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,27 +12,44 @@ from ripple.models.attention_kernel import LOG2_E
 from ripple.models.forward import Forward
 
 Tensor = torch.Tensor
-GROUPS, KEYS, WIDTH = 3, 64, 128  # warpgroups of a block, a tile's keys, a head
-ROWS = 64 * GROUPS  # of a block
+WIDTH = 128  # of a head
 MOST_PARTS, LEAST_KEYS = 8, 128  # parts are blocks of a cluster; smaller ones cost more than they save
-STAGES = 5
-N_THREADS = 128 * (GROUPS + 1)
-SHARED_BYTES = hopper.ALIGNED + STAGES * (4 * KEYS * 128 + 16) + ROWS * WIDTH * 2
 
 
-def fits(qkv: Tensor, k_store: Tensor, fwd: Forward, n_heads: int) -> bool:
-    """Say whether this kernel can take a forward on stored keys, and is the faster one.
+class Build(NamedTuple):
+    """How the kernel is built."""
 
-    A single tile with little in it is all waiting, where the other kernel is as good.
-    """
-    rows = fwd.pos.shape[1] * (n_heads // k_store.shape[1])
-    n_heads_here = k_store.shape[1] * len(fwd.pos)
+    groups: int  # warpgroups of a block that compute, 64 rows each; one more copies
+    keys: int  # of a tile
+    stages: int  # tiles in flight
+    blocks: int  # that a multiprocessor holds at once
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block."""
+        return 128 * (self.groups + 1)
+
+    @property
+    def shared_bytes(self) -> int:
+        """What a block asks for: stages of keys and values with their barriers, and queries."""
+        return self.stages * (4 * self.keys * 128 + 16) + 64 * self.groups * WIDTH * 2
+
+    def n_tiles(self, n_rows: int) -> int:
+        """Return how many blocks share the rows of a key head."""
+        return -(-n_rows // (64 * self.groups))
+
+
+SMALL = Build(1, 64, 2, 2)  # the faster one while all its blocks run at once
+LARGE = Build(3, 64, 5, 1)  # reads keys less often
+
+
+def fits(qkv: Tensor, k_store: Tensor, fwd: Forward) -> bool:
+    """Say whether this kernel can take a forward on stored keys."""
     return (
         fwd.slots is not None
         and qkv.dtype == torch.bfloat16
         and k_store.shape[3] == WIDTH
         and hopper.is_hopper(qkv.device)
-        and (rows > 64 or 2 * n_heads_here > hopper.n_multiprocessors(qkv.device))
     )
 
 
@@ -43,53 +60,58 @@ def attend(
     n_canvases, n_rows = fwd.pos.shape
     n_slots, k_heads, n_positions, d = k_store.shape
     out = qkv.new_empty(n_canvases * n_rows, n_heads * d)
-    n_tiles = _n_tiles(fwd, n_heads, k_store)
-    parts = _n_parts(qkv.device, n_heads // k_heads, n_tiles * k_heads * n_canvases, fwd.n_keys)
-    part_len = -(-fwd.n_keys // (parts * KEYS)) * KEYS
+    heads_per_key, n_heads_met = n_heads // k_heads, k_heads * n_canvases
+    build = _build(qkv.device, n_rows * heads_per_key, n_heads_met)
+    n_tiles = build.n_tiles(n_rows * heads_per_key)
+    parts = _n_parts(qkv.device, build, heads_per_key, n_tiles * n_heads_met, fwd.n_keys)
+    part_len = -(-fwd.n_keys // (parts * build.keys)) * build.keys
     strides = tuple(2 * k_store.stride(i) for i in (2, 1, 0))
     k_map, v_map = (
-        hopper.tensor_map(store, (d, n_positions, k_heads, n_slots), strides, (64, KEYS, 1, 1))
+        hopper.tensor_map(store, (d, n_positions, k_heads, n_slots), strides, (64, build.keys, 1, 1))
         for store in (k_store, v_store)
     )
-    own_map = hopper.tensor_map(qkv, (qkv.shape[1], len(qkv)), (2 * qkv.shape[1],), (64, KEYS))
+    own_map = hopper.tensor_map(qkv, (qkv.shape[1], len(qkv)), (2 * qkv.shape[1],), (64, build.keys))
     # Read only where there are branches.
     hidden, own_len = (slots if t is None else t for t in (fwd.hidden, fwd.own_len))
     values = (
         k_map, v_map, own_map, qkv, out, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E, n_rows,
         fwd.n_live, max(1, fwd.branch_len), n_heads, k_heads, part_len,
     )  # fmt: skip
-    kernel = _kernel(qkv.device, parts, n_heads // k_heads)
-    grid = (n_tiles, k_heads * n_canvases, parts)
-    hopper.launch(kernel, qkv.device, grid, N_THREADS, SHARED_BYTES, *values)
+    kernel = _kernel(qkv.device, build, parts, heads_per_key)
+    grid = (n_tiles, n_heads_met, parts)
+    hopper.launch(kernel, qkv.device, grid, build.n_threads, build.shared_bytes, *values)
     return out
 
 
-def _n_tiles(fwd: Forward, n_heads: int, k_store: Tensor) -> int:
-    return -(-fwd.pos.shape[1] * (n_heads // k_store.shape[1]) // ROWS)
+def _build(device: torch.device, n_rows: int, n_heads: int) -> Build:
+    """Return the build for so many rows of each of so many key heads."""
+    room = SMALL.blocks * hopper.n_multiprocessors(device)
+    return SMALL if SMALL.n_tiles(n_rows) * n_heads <= room else LARGE
 
 
 @lru_cache(maxsize=1024)
-def _n_parts(device: torch.device, heads_per_key: int, n_blocks: int, n_keys: int) -> int:
+def _n_parts(device: torch.device, build: Build, heads_per_key: int, n_blocks: int, n_keys: int) -> int:
     """Return into how many parts keys are cut, so that all clusters run at once."""
-    parts = min(hopper.n_multiprocessors(device) // n_blocks, MOST_PARTS, n_keys // LEAST_KEYS)
+    room = build.blocks * hopper.n_multiprocessors(device)
+    parts = min(room // n_blocks, MOST_PARTS, n_keys // LEAST_KEYS)
     while parts > 1:
-        kernel = _kernel(device, parts, heads_per_key)
-        if hopper.n_clusters(kernel, parts, N_THREADS, SHARED_BYTES) >= n_blocks:
+        kernel = _kernel(device, build, parts, heads_per_key)
+        if hopper.n_clusters(kernel, parts, build.n_threads, build.shared_bytes) >= n_blocks:
             return parts
         parts -= 1
     return 1
 
 
 @lru_cache(maxsize=64)
-def _kernel(device: torch.device, parts: int, heads_per_key: int) -> Any:
-    return hopper.compiled("attend", source(parts, heads_per_key), device, SHARED_BYTES)
+def _kernel(device: torch.device, build: Build, parts: int, heads_per_key: int) -> Any:
+    return hopper.compiled("attend", source(build, parts, heads_per_key), device, build.shared_bytes)
 
 
-def source(parts: int, heads_per_key: int) -> str:
+def source(build: Build, parts: int, heads_per_key: int) -> str:
     """Return the CUDA source of one variant."""
     return hopper.source(
-        "attention_hopper", PARTS=parts, HEADS_PER_KEY=heads_per_key, GROUPS=GROUPS, KEYS=KEYS, WIDTH=WIDTH,
-        STAGES=STAGES,
-        SCORE=hopper.wgmma(KEYS, "s", "q", "keys", "adds"),
+        "attention_hopper", PARTS=parts, HEADS_PER_KEY=heads_per_key, WIDTH=WIDTH, GROUPS=build.groups,
+        KEYS=build.keys, STAGES=build.stages, BLOCKS=build.blocks,
+        SCORE=hopper.wgmma(build.keys, "s", "q", "keys", "adds"),
         WEIGH=hopper.wgmma(WIDTH, "o", "p[]", "values", "1", upright=True),
     )  # fmt: skip

@@ -52,11 +52,12 @@ def _meet(q, k, v, sees, top, total, out, scale, MASKED: tl.constexpr, PRECISION
 
 @triton.jit
 def _attend(
-    qkv, k_store, v_store, out, part, part_lse, slots, key_len, hidden, own_len, scale,
+    qkv, keys, values, out, part, part_lse, slots, key_len, hidden, own_len, scale,
     n_rows, n_live, first_row, w, part_len, slot_stride, head_stride, n_canvases,
     H: tl.constexpr, K: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    PARTS: tl.constexpr, PRECISION: tl.constexpr,
+    STEP: tl.constexpr, PARTS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    # STEP: numbers from one position of the keys to the next
     GROUP: tl.constexpr = H // K
     tile, kv_head = tl.program_id(0), tl.program_id(1)
     canvas, piece = (tl.program_id(2) // PARTS).to(tl.int64), tl.program_id(2) % PARTS
@@ -81,8 +82,8 @@ def _attend(
     home = tl.load(slots + canvas) * slot_stride + kv_head * head_stride
     start, stop = piece * part_len, tl.minimum((piece + 1) * part_len, n_keys)
     top, total, acc = _canvas_keys(
-        q, k_store + home, v_store + home, start, stop, lo, hi, has_branch, top, total, acc, scale,
-        D, BN, PRECISION,
+        q, keys + home, values + home, start, stop, lo, hi, has_branch, top, total, acc, scale,
+        STEP, D, BN, PRECISION,
     )  # fmt: skip
     if has_branch & (piece == PARTS - 1):
         own = qkv + (canvas * n_rows + n_live) * width + (H + kv_head) * D
@@ -105,7 +106,7 @@ def _attend(
 @triton.jit
 def _range(
     q, keys, values, start, stop, limit, lo, hi, top, total, acc, scale,
-    MASKED: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+    MASKED: tl.constexpr, STEP: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Meet the tiles of keys from start to stop; unmasked ones must lie whole below `limit`."""
     d, n = tl.arange(0, D), tl.arange(0, BN)
@@ -113,13 +114,13 @@ def _range(
         j = at + n
         if MASKED:
             inside = j < limit
-            k = tl.load(keys + j[None, :] * D + d[:, None], mask=inside[None, :], other=0.0)
-            v = tl.load(values + j[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
+            k = tl.load(keys + j[None, :] * STEP + d[:, None], mask=inside[None, :], other=0.0)
+            v = tl.load(values + j[:, None] * STEP + d[None, :], mask=inside[:, None], other=0.0)
             sees = inside[None, :] & ((j[None, :] < lo[:, None]) | (j[None, :] >= hi[:, None]))
             top, total, acc = _meet(q, k, v, sees, top, total, acc, scale, True, PRECISION)
         else:
-            k = tl.load(keys + j[None, :] * D + d[:, None])
-            v = tl.load(values + j[:, None] * D + d[None, :])
+            k = tl.load(keys + j[None, :] * STEP + d[:, None])
+            v = tl.load(values + j[:, None] * STEP + d[None, :])
             top, total, acc = _meet(q, k, v, None, top, total, acc, scale, False, PRECISION)
     return top, total, acc
 
@@ -127,14 +128,16 @@ def _range(
 @triton.jit
 def _canvas_keys(
     q, keys, values, start, stop, lo, hi, has_branch, top, total, acc, scale,
-    D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+    STEP: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Meet the keys start ... stop-1 of the store; without branches only the last tile needs a mask."""
     whole = start + tl.where(has_branch, 0, tl.maximum(stop - start, 0) // BN * BN)
     top, total, acc = _range(
-        q, keys, values, start, whole, stop, lo, hi, top, total, acc, scale, False, D, BN, PRECISION
+        q, keys, values, start, whole, stop, lo, hi, top, total, acc, scale, False, STEP, D, BN, PRECISION
     )
-    return _range(q, keys, values, whole, stop, stop, lo, hi, top, total, acc, scale, True, D, BN, PRECISION)
+    return _range(
+        q, keys, values, whole, stop, stop, lo, hi, top, total, acc, scale, True, STEP, D, BN, PRECISION
+    )
 
 
 @triton.jit
@@ -181,17 +184,18 @@ def _merge(
 
 
 def attend(
-    qkv: Tensor, k_store: Tensor, v_store: Tensor, slots: Tensor, key_len: Tensor, fwd: Forward, n_heads: int,
+    qkv: Tensor, keys: Tensor, values: Tensor, slots: Tensor, key_len: Tensor, fwd: Forward, n_heads: int,
     first_row: int = 0, out: Tensor | None = None, tile: Tile | None = None,
     n_programs_wanted: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Attend the rows of each canvas from `first_row` on; return [S * T, H * D], or fill `out`.
 
-    `qkv` is [S * T, (H + 2K) * D], already rotated; the stores are [slots, K, N, D] and already hold the
-    live rows' keys. Branch keys are read from `qkv`. `tile` and the number of programs are for tuning.
+    `qkv` is [S * T, (H + 2K) * D], already rotated; keys and values are [slots, K, N, D], strided alike, and
+    already hold those of the live rows. Branch keys are read from `qkv`. `tile` and the number of programs
+    are for tuning.
     """
     n_canvases, n_rows = fwd.pos.shape
-    _, k_heads, _, d = k_store.shape
+    _, k_heads, _, d = keys.shape
     group = n_heads // k_heads
     tile = tile or tile_for((n_rows - first_row) * group, k_heads * n_canvases, qkv.dtype)
     n_tiles = triton.cdiv((n_rows - first_row) * group, tile.rows)
@@ -213,9 +217,9 @@ def attend(
         hidden, own_len = fwd.hidden, fwd.own_len
     w = max(1, fwd.branch_len)
     _attend[(n_tiles, k_heads, n_canvases * parts)](
-        qkv, k_store, v_store, out, part, part_lse, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E,
-        n_rows, fwd.n_live, first_row, w, part_len, k_store.stride(0), k_store.stride(1), n_canvases,
-        H=n_heads, K=k_heads, D=d, BM=tile.rows, BN=tile.keys, PARTS=parts,
+        qkv, keys, values, out, part, part_lse, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E,
+        n_rows, fwd.n_live, first_row, w, part_len, keys.stride(0), keys.stride(1), n_canvases,
+        H=n_heads, K=k_heads, D=d, BM=tile.rows, BN=tile.keys, STEP=keys.stride(2), PARTS=parts,
         PRECISION="ieee" if qkv.dtype == torch.float32 else "tf32",
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip

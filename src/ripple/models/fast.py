@@ -1,8 +1,8 @@
 """The same network with its GPU kernels: nothing between two matrix products costs more than one launch.
 
-Keys and values of live rows go straight into the key store (a scratch one when nothing is cached) and
-attention reads them there, so a cached step touches each frozen key once and copies none. Every tensor has a
-shape that depends on the forward's shape alone, so that engine/graphs.py can capture the whole of it.
+Under a cache, keys and values of live rows go straight into the key store and attention reads them there, so
+a cached step touches each frozen key once and copies none. Without a cache they stay in the product. Every
+tensor's shape depends on the forward's shape alone, so that engine/graphs.py can capture the whole of it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ class FastTransformer(Transformer):
         parts: Tensor | None = None  # of the last product, still to be added to x
         last = len(self.weights.layers) - 1
         for number, layer in enumerate(self.weights.layers):
-            k, v = keys.of_layer(number)
-            turn = Rotation(fwd.pos, cos, sin, k, v, keys.slots, fwd.n_live, c.n_heads, c.rope_fp32)
+            stores = keys.stores(number)
+            turn = Rotation(fwd.pos, cos, sin, stores, keys.slots, fwd.n_live, c.n_heads, c.rope_fp32)
             qkv = _rotated_qkv(layer, add_norm(x, parts, layer.attn_norm, eps), turn)
+            k, v = stores or self._live_keys(qkv, fwd)
             if keys.all_live:
                 out = self._attend_all_live(qkv, k, v, keys, fwd)
             else:
-                by = attention_hopper.attend if attention_hopper.fits(qkv, k, fwd, c.n_heads) else attend
+                by = attention_hopper.attend if attention_hopper.fits(qkv, k, fwd) else attend
                 out = by(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads)
             if number == last:  # from here on only the rows that are read matter
                 x, out = x[fwd.read], out[fwd.read]
@@ -58,6 +59,12 @@ class FastTransformer(Transformer):
             normed = add_norm(x, parts, layer.mlp_norm, eps)
             parts = _add_product(x, _gated(normed, layer.gate_up), layer.down)
         return add_norm(x, parts, self.weights.norm, eps)
+
+    def _live_keys(self, qkv: Tensor, fwd: Forward) -> tuple[Tensor, Tensor]:
+        """Return keys and values [S, kv heads, R, head_dim] where they are: in the product, in order."""
+        c = self.config
+        heads = qkv.view(*fwd.pos.shape, -1, c.head_dim)[:, : fwd.n_live, c.n_heads :].transpose(1, 2)
+        return heads[:, : c.n_kv_heads], heads[:, c.n_kv_heads :]
 
     def _attend_all_live(self, qkv: Tensor, k: Tensor, v: Tensor, keys: _Keys, fwd: Forward) -> Tensor:
         """Attend where every key is fresh: the library's kernel for the canvas, ours for branches."""
@@ -76,7 +83,7 @@ class FastTransformer(Transformer):
 
 def _rotated_qkv(layer: LayerWeights, normed: Tensor, turn: Rotation) -> Tensor:
     """Return queries, keys and values, rotated; those of live rows are stored."""
-    if skinny.can_rotate(len(normed), layer.qkv, turn.k_store.shape[-1]):
+    if turn.stores and skinny.can_rotate(len(normed), layer.qkv, turn.cos.shape[1]):
         return skinny.rotated_qkv(normed, layer.qkv, layer.qkv_bias, turn)
     qkv = F.linear(normed, layer.qkv, layer.qkv_bias)
     rotate_and_store(qkv, turn)
@@ -98,19 +105,14 @@ def _gated(x: Tensor, gate_up: Tensor) -> Tensor:
 
 
 class _Keys:
-    """Where this forward's keys lie: slots of the store, or one layer of scratch that every layer reuses."""
+    """Where this forward's keys lie: in slots of the store, or nowhere but in the product that made them."""
 
     def __init__(self, fwd: Forward, store: KVStore | None, model: Transformer) -> None:
-        n_canvases, c = len(fwd.ids), model.config
+        n_canvases = len(fwd.ids)
         slots = fwd.slots if fwd.slots is not None else fwd.keep
-        if slots is None:
-            shape = (2, 1, n_canvases, c.n_kv_heads, fwd.n_keys, c.head_dim)
-            self._k, self._v = torch.empty(shape, device=model.device, dtype=model.dtype)
-            slots = torch.arange(n_canvases, device=model.device)
-        else:
-            assert store is not None, "a forward on frozen keys needs a store"
-            self._k, self._v = store.k, store.v
-        self.slots = slots
+        self._store = store if slots is not None else None
+        assert slots is None or store is not None, "a forward on frozen keys needs a store"
+        self.slots = torch.arange(n_canvases, device=model.device) if slots is None else slots
         # The library's attention knows no lengths, so it is for canvases of one length.
         self.all_live = fwd.key_len is None and fwd.n_live == fwd.n_keys
         key_len = fwd.key_len
@@ -118,7 +120,6 @@ class _Keys:
             key_len = torch.full((n_canvases,), fwd.n_keys, device=model.device)
         self.key_len = key_len
 
-    def of_layer(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return the keys and values [slots, kv heads, N, head_dim] of a layer."""
-        at = number if len(self._k) > 1 else 0
-        return self._k[at], self._v[at]
+    def stores(self, number: int) -> tuple[Tensor, Tensor] | None:
+        """Return a layer's stored keys and values [slots, kv heads, N, head_dim], if anything is stored."""
+        return None if self._store is None else (self._store.k[number], self._store.v[number])

@@ -12,9 +12,9 @@ struct alignas(64) TensorMap { char opaque[128]; };
 
 // -- shared memory: addresses are 32-bit numbers; a block's own, or the same place in another of its cluster ------
 
-INLINE u32 shared_memory() {  // its first multiple of 1,024, where swizzled tiles may lie
-  extern __shared__ char memory[];
-  return ((u32)__cvta_generic_to_shared(memory) + 1023) & ~1023u;
+INLINE u32 shared_memory() {  // swizzled tiles lie at multiples of 1,024
+  extern __shared__ __align__(1024) char memory[];
+  return (u32)__cvta_generic_to_shared(memory);
 }
 
 INLINE void write_shared(u32 at, float2 v) {

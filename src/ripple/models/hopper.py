@@ -16,7 +16,6 @@ import torch
 
 Tensor = torch.Tensor
 SHARED_BYTES = 232_448  # of a multiprocessor, for one block
-ALIGNED = 1024  # how swizzled tiles lie in shared memory
 BF16, SWIZZLE_128, PROMOTE_256 = 9, 3, 3  # of the driver's tensor maps
 MOST_SHARED = 8  # the driver's name for the limit of a kernel's shared memory
 CLUSTER_SIZE = 4  # and for that property of a launch

@@ -26,6 +26,7 @@ def _add_norm(
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < d
+    gain = tl.load(weight + at, mask=inside, other=0.0)  # long before it is needed: it comes from far away
     value = tl.load(x + row * d + at, mask=inside, other=0.0)
     wide = value.to(tl.float32)
     if PARTS > 0:
@@ -36,7 +37,7 @@ def _add_norm(
         wide = rounded.to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide) / d + eps)
     normed = (wide * scale).to(value.dtype)
-    scaled = normed.to(tl.float32) * tl.load(weight + at, mask=inside, other=0.0).to(tl.float32)
+    scaled = normed.to(tl.float32) * gain.to(tl.float32)
     tl.store(out + row * d + at, scaled.to(value.dtype), mask=inside)
 
 
@@ -102,13 +103,14 @@ def rotated(first, second, cos, sin, kind: tl.constexpr, IN_FP32: tl.constexpr):
 def _rotate_and_store(
     qkv, pos, cos, sin, k_store, v_store, slots, n_rows, n_live, slot_stride, head_stride,
     H: tl.constexpr, K: tl.constexpr, D: tl.constexpr, IN_FP32: tl.constexpr, HEADS: tl.constexpr,
+    STORES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     canvas, local = row // n_rows, row % n_rows
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]  # q heads, k heads, v heads
     half = tl.arange(0, D // 2)[None, :]
     at = tl.load(pos + row)
-    inside = (head < H + 2 * K) & (half < D)
+    inside = (head < H + (2 if STORES else 1) * K) & (half < D)
     here = qkv + row * (H + 2 * K) * D + head * D + half
     old_first = tl.load(here, mask=inside, other=0.0)
     old_second = tl.load(here + D // 2, mask=inside, other=0.0)
@@ -119,19 +121,20 @@ def _rotate_and_store(
     s = tl.load(sin + at * D + half).to(tl.float32)
     new_first = tl.where(turns, rotated(first, -second, c, s, kind, IN_FP32), old_first)
     new_second = tl.where(turns, rotated(second, first, c, s, kind, IN_FP32), old_second)
-    in_place = inside & turns  # queries, and the keys of branches
+    in_place = inside & turns
     tl.store(here, new_first, mask=in_place)
     tl.store(here + D // 2, new_second, mask=in_place)
-    is_live = local < n_live
-    home = tl.load(slots + canvas) * slot_stride + at * D + half
-    is_key = is_live & (head >= H) & (head < H + K)
-    key = k_store + home + (head - H) * head_stride
-    tl.store(key, new_first, mask=is_key)
-    tl.store(key + D // 2, new_second, mask=is_key)
-    is_value = is_live & (head >= H + K) & inside
-    value = v_store + home + (head - H - K) * head_stride
-    tl.store(value, new_first, mask=is_value)
-    tl.store(value + D // 2, new_second, mask=is_value)
+    if STORES:
+        is_live = local < n_live
+        home = tl.load(slots + canvas) * slot_stride + at * D + half
+        is_key = is_live & (head >= H) & (head < H + K)
+        key = k_store + home + (head - H) * head_stride
+        tl.store(key, new_first, mask=is_key)
+        tl.store(key + D // 2, new_second, mask=is_key)
+        is_value = is_live & (head >= H + K) & inside
+        value = v_store + home + (head - H - K) * head_stride
+        tl.store(value, new_first, mask=is_value)
+        tl.store(value + D // 2, new_second, mask=is_value)
 
 
 class Rotation(NamedTuple):
@@ -140,8 +143,7 @@ class Rotation(NamedTuple):
     pos: Tensor  # [S, T]
     cos: Tensor  # whole tables [positions, D]
     sin: Tensor
-    k_store: Tensor  # [slots, K, N, D]
-    v_store: Tensor
+    stores: tuple[Tensor, Tensor] | None  # of keys and of values, [slots, K, N, D]; None: nothing is stored
     slots: Tensor  # [S]
     n_live: int
     n_heads: int
@@ -149,16 +151,17 @@ class Rotation(NamedTuple):
 
 
 def rotate_and_store(qkv: Tensor, how: Rotation) -> None:
-    """Rotate q and k of [S * T, (H + 2K) * D] in place; put keys and values of live rows into the store."""
-    pos, cos, sin, k_store, v_store, slots, n_live, n_heads, in_fp32 = how
+    """Rotate q and k of [S * T, (H + 2K) * D] in place; put keys and values of live rows into the stores."""
+    pos, cos, sin, stores, slots, n_live, n_heads, in_fp32 = how
     n_canvases, n_rows = pos.shape
-    _, k_heads, _, d = k_store.shape
-    n_all = n_heads + 2 * k_heads
-    heads = min(max(1, 2 * PAIRS_AT_ONCE // d), triton.next_power_of_2(n_all))
-    n_blocks = triton.cdiv(n_all, heads)
-    _rotate_and_store[(n_canvases * n_rows, n_blocks)](
+    d = cos.shape[1]
+    k_heads = (qkv.shape[1] // d - n_heads) // 2
+    n_met = n_heads + (2 if stores else 1) * k_heads  # values only have to be stored
+    heads = min(max(1, 2 * PAIRS_AT_ONCE // d), triton.next_power_of_2(n_met))
+    k_store, v_store = stores or (qkv, qkv)
+    _rotate_and_store[(n_canvases * n_rows, triton.cdiv(n_met, heads))](
         qkv, pos, cos, sin, k_store, v_store, slots, n_rows, n_live, k_store.stride(0), k_store.stride(1),
-        H=n_heads, K=k_heads, D=d, IN_FP32=in_fp32, HEADS=heads,
+        H=n_heads, K=k_heads, D=d, IN_FP32=in_fp32, HEADS=heads, STORES=stores is not None,
         num_warps=_warps(heads * d),
     )  # fmt: skip
 

@@ -82,17 +82,19 @@ def _rotated_qkv(
     stacked = tl.arange(0, 64)
     column = head * D + first + stacked % 32 + (stacked // 32) * half
     row, here = tl.arange(0, BM), first + tl.arange(0, 32)
+    exists, turns = row < m, head < H + K  # values are not rotated
+    # What the end needs is asked for at the beginning, or its way from memory would be waited for there.
+    at = tl.load(pos + row, mask=exists, other=0)
+    home = tl.load(slots + row // n_rows, mask=exists, other=0) * slot_stride + at * D
+    c = tl.load(cos + at[None, :] * D + here[:, None], mask=turns, other=0.0).to(tl.float32)
+    s = tl.load(sin + at[None, :] * D + here[:, None], mask=turns, other=0.0).to(tl.float32)
     acc = _tile(x, weight, m, k, column, row, 0, k, BM, 64, BK, PRECISION)
     if HAS_BIAS:
         acc += tl.load(bias + column).to(tl.float32)[:, None]
     one, two = tl.split(acc.reshape(2, 32, BM).permute(1, 2, 0))
     kind: tl.constexpr = qkv.dtype.element_ty
     one, two = one.to(kind), two.to(kind)
-    exists = row < m
-    at = tl.load(pos + row, mask=exists, other=0)
-    if head < H + K:  # values are not rotated
-        c = tl.load(cos + at[None, :] * D + here[:, None]).to(tl.float32)
-        s = tl.load(sin + at[None, :] * D + here[:, None]).to(tl.float32)
+    if turns:
         wide_one, wide_two = one.to(tl.float32), two.to(tl.float32)
         one = rotated(wide_one, -wide_two, c, s, kind, IN_FP32)
         two = rotated(wide_two, wide_one, c, s, kind, IN_FP32)
@@ -101,7 +103,6 @@ def _rotated_qkv(
     tl.store(to + half, two, mask=exists[None, :])
     if head >= H:  # keys and values of live rows go into the store
         is_live = exists & (row % n_rows < n_live)
-        home = tl.load(slots + row // n_rows, mask=exists, other=0) * slot_stride + at * D
         store = k_store + (head - H) * head_stride
         if head >= H + K:
             store = v_store + (head - H - K) * head_stride
@@ -117,7 +118,9 @@ def fits(n_rows: int, *weights: Tensor) -> bool:
 
 def rotated_qkv(x: Tensor, weight: Tensor, bias: Tensor | None, how: Rotation) -> Tensor:
     """Return x @ weight.T + bias for few rows, rotated and stored as by `rotate_and_store`."""
-    pos, cos, sin, k_store, v_store, slots, n_live, n_heads, in_fp32 = how
+    pos, cos, sin, stores, slots, n_live, n_heads, in_fp32 = how
+    assert stores is not None, "only forwards on stored keys have so few rows"
+    k_store, v_store = stores
     m, (n, k) = len(x), weight.shape
     _, k_heads, _, d = k_store.shape
     out, wide = x.new_empty(m, n), x.dtype == torch.float32

@@ -1,0 +1,46 @@
+"""What the host does while it waits for the device changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ripple
+from ripple.caches import CACHES
+from ripple.decoders import DECODERS
+from ripple.engine.hear import Heard, Landing, Queued
+from ripple.trace import Event
+
+
+def told(events: list[Event]) -> list[tuple[str, dict[str, object]]]:
+    """Everything that was traced, but for the times."""
+    return [(e.kind, {k: v for k, v in e.data.items() if k != "seconds"}) for e in events]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("lookahead", ["packed", "batched"])
+def test_a_rehearsed_request_is_answered_as_any_other(
+    folders: dict[str, Path],
+    family: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    cache: str,
+    lookahead: str,
+) -> None:
+    engine, pieces = ripple.load(folders[family]), []
+    how = {"decoder": name, "length": 24, "block": 8, "cache": cache, "lookahead": lookahead, "trace": True}
+    prompts = [[3, 4, 5, 6], [7, 8, 9]]
+    plain = engine.generate(prompts, **how)
+
+    def late(self: Landing, queued: Queued, meanwhile: Iterator[None]) -> Heard:
+        pieces.extend(next(meanwhile) for _ in range(7))  # ends in the middle of a second round
+        return queued.cut(queued.flat.numpy())
+
+    monkeypatch.setattr(Landing, "hear", late)
+    rehearsed = engine.generate(prompts, **how)
+    assert len(pieces) >= 7
+    for one, other in zip(plain, rehearsed, strict=True):
+        assert told(one.trace) == told(other.trace) and one.token_ids == other.token_ids
