@@ -83,30 +83,40 @@ def _wide_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, 
     if dtype != torch.bfloat16 or not hopper.is_hopper(device):
         return
     for heads, k_heads in ((8, 8), (14, 2), (80, 80)):  # the last fill the device: blocks are large there
-        yield (
-            f"attention of {heads} and {k_heads} heads by both kernels",
-            _attention_gap(device, heads, k_heads),
-        )
+        for stored in (True, False):
+            what = f"attention of {heads} and {k_heads} heads on {'stored' if stored else 'fresh'} keys"
+            yield f"{what} by both kernels", _attention_gap(device, heads, k_heads, stored)
 
 
-def _attention_gap(device: torch.device, heads: int, k_heads: int) -> float:
-    """Compare attention of 32 live rows and three branches on stored keys by both of our kernels, in bf16."""
+def _attention_gap(device: torch.device, heads: int, k_heads: int, stored: bool) -> float:
+    """Compare attention in bf16 by both of our kernels.
+
+    That is 32 live rows and three branches on stored keys, or branches alone where all of a canvas is live.
+    """
     from ripple.models import attention_hopper, attention_kernel
 
-    n_rows, n_live, w, n_keys, d = 128, 32, 32, 700, 128
+    w, n_keys, d = 32, 700, 128
+    n_live = 32 if stored else n_keys
+    n_rows = n_live + 3 * w
     whole: dict[str, Any] = {"device": device, "dtype": torch.int64}
-    rows, slots = torch.zeros(2, n_rows, **whole), torch.tensor([2, 0], **whole)
+    rows, slots = torch.zeros(2, n_rows, **whole), torch.tensor([2, 0] if stored else [0, 1], **whole)
     lo = torch.randint(n_keys - 40, (2, n_rows - n_live), **whole)
     hidden, own_len = torch.stack([lo, lo + w], dim=-1), torch.tensor([[32, 30, 1], [4, 32, 32]], **whole)
     fwd = Forward(rows, rows, n_live, w, n_keys, None, hidden, own_len, rows[0], slots=slots)
-    k, v = torch.randn(2, 3, k_heads, n_keys, d, device=device, dtype=torch.bfloat16)
     qkv = torch.randn(2 * n_rows, (heads + 2 * k_heads) * d, device=device, dtype=torch.bfloat16)
     lengths = torch.tensor([n_keys, n_keys - 90], **whole)
-    for store in (k, v):
-        store[0, :, n_keys - 90 :] = torch.nan  # behind the end of the second canvas
-    assert attention_hopper.fits(qkv, k, fwd)
-    both = [by.attend(qkv, k, v, slots, lengths, fwd, heads) for by in (attention_hopper, attention_kernel)]
-    return _gap(both[0].float(), both[1].float())
+    if stored:
+        k, v = torch.randn(2, 3, k_heads, n_keys, d, device=device, dtype=torch.bfloat16)
+    else:
+        live = qkv.view(2, n_rows, -1, d)[:, :n_live, heads:].transpose(1, 2)
+        k, v = live[:, :k_heads], live[:, k_heads:]
+    for some in (k, v):
+        some[slots[1], :, n_keys - 90 :] = torch.nan  # behind the end of the second canvas
+    assert attention_hopper.fits(qkv, k)
+    outs = [torch.zeros(2 * n_rows, heads * d, device=device, dtype=torch.bfloat16) for _ in range(2)]
+    for by, out in zip((attention_hopper, attention_kernel), outs, strict=True):
+        by.attend(qkv, k, v, slots, lengths, fwd, heads, 0 if stored else n_live, out)
+    return _gap(outs[0].float(), outs[1].float())
 
 
 def _wide_rotation(device: torch.device, dtype: torch.dtype) -> float:

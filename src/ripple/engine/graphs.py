@@ -75,13 +75,13 @@ class Graphs:
             return self._plain(pack(of, read, Sheet(exact)), fixed=False)
         self._forget_moved_store()
         shape = rounded(exact)
-        if shape not in self._graphs:
+        captured = self._graphs.get(shape)
+        if captured is None:
             sheet = pack(of, read, Sheet(shape))
             if shape not in self._met or len(self._graphs) >= MOST_GRAPHS:
                 self._met.add(shape)
                 return self._plain(sheet)[: len(read)]
-            self._graphs[shape] = self._capture(sheet)
-        captured = self._graphs[shape]
+            captured = self._graphs[shape] = self._capture(sheet)
         if shape in self._in_flight:  # the same shape twice in one tick
             torch.cuda.current_stream(self.model.device).synchronize()
         self._in_flight.add(shape)

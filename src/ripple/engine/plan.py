@@ -74,8 +74,12 @@ class Reading:
     @property
     def drafts(self) -> list[Draft]:
         """All drafts; the order in which their rows are handed out."""
-        extra = [draft for draft in (self.shadow, self.ahead) if draft is not None]
-        return [self.base, *self.branches, *extra]
+        drafts = [self.base, *self.branches]
+        if self.shadow is not None:
+            drafts.append(self.shadow)
+        if self.ahead is not None:
+            drafts.append(self.ahead)
+        return drafts
 
 
 def lay_out(
@@ -168,6 +172,8 @@ class Group:
 
 def group(strips: Sequence[Strip]) -> list[Group]:
     """Sort strips into forwards: same use of the store, similar shape."""
+    if len(strips) == 1:
+        return _split_by_padding(list(strips))
     classes: dict[tuple[bool, bool], list[Strip]] = {}
     for strip in strips:
         classes.setdefault((strip.slot is not None, strip.keeps is not None), []).append(strip)
@@ -213,8 +219,7 @@ def assign_rows(groups: Sequence[Group], readings: Sequence[Reading], lead: int)
     for draft, rows in (pair for pairs in found for pair in pairs):
         draft.rows = slice(start, start + len(rows))
         start += len(rows)
-    none = np.zeros(0, dtype=np.int64)
-    return [np.concatenate([rows for _, rows in pairs]) if pairs else none for pairs in found]
+    return [np.concatenate([rows for _, rows in pairs]) for pairs in found]
 
 
 def _rows_of(draft: Draft, of: Group, number: int, lead: int) -> Ints:

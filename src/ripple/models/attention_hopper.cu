@@ -1,6 +1,6 @@
-// Attention of few rows on stored keys: live rows and isolated branches, without a mask in memory.
+// Attention of few rows on many keys: live rows and isolated branches, without a mask in memory.
 //
-// Does what attention_kernel.py does, for cached steps. A block holds some rows of one key head (its query heads
+// Does what attention_kernel.py does, for cached steps and for the branches of others. A block holds some rows of one key head (its query heads
 // folded into the rows) and one part of the keys; the blocks of a cluster hold the other parts, and merge them
 // through each other's shared memory. One thread copies tiles of keys and values; warpgroups meet them, 64 rows
 // each. The last part also meets the keys of the rows' own branches.
@@ -26,11 +26,11 @@ extern "C" __global__ void __cluster_dims__(1, 1, PARTS) __launch_bounds__(128 *
 attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map,
        const __grid_constant__ TensorMap own_map, const u16* qkv, u16* out, const i64* slots, const i64* key_len,
        const i64* hidden, const i64* own_len, float scale, int n_rows, int n_live, int branch_len, int n_heads,
-       int n_key_heads, int part_len) {
+       int n_key_heads, int part_len, int first_row) {
   u32 stages = shared_memory(), queries = stages + STAGES * STAGE_BYTES;
   u32 full = queries + GROUPS * 2 * QUERY_HALF_BYTES, empty = full + 8 * STAGES;  // barriers
   int canvas = blockIdx.y / n_key_heads, key_head = blockIdx.y % n_key_heads, part = blockIdx.z;
-  int first = blockIdx.x * TILE, n_here = min(TILE, n_rows * HEADS_PER_KEY - first);
+  int first = first_row * HEADS_PER_KEY + blockIdx.x * TILE, n_here = min(TILE, n_rows * HEADS_PER_KEY - first);
   int n_groups = (n_here + 63) / 64;
   int start = part * part_len, stop = min(start + part_len, (int)key_len[canvas]);
   int n_stored = max(0, (stop - start + KEYS - 1) / KEYS), n_own = 0, own_first = 0;

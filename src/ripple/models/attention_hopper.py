@@ -1,4 +1,4 @@
-"""Attention of few rows on stored keys, on Hopper GPUs: attention_hopper.cu, equal to attention_kernel.py."""
+"""Attention of few rows, on Hopper GPUs: attention_hopper.cu, equal to attention_kernel.py."""
 
 from __future__ import annotations
 
@@ -39,54 +39,52 @@ class Build(NamedTuple):
         return -(-n_rows // (64 * self.groups))
 
 
-SMALL = Build(1, 64, 2, 2)  # the faster one while all its blocks run at once
+SMALL = Build(1, 64, 2, 2)  # the faster one while there are few blocks
 LARGE = Build(3, 64, 5, 1)  # reads keys less often
 
 
-def fits(qkv: Tensor, k_store: Tensor, fwd: Forward) -> bool:
-    """Say whether this kernel can take a forward on stored keys."""
-    return (
-        fwd.slots is not None
-        and qkv.dtype == torch.bfloat16
-        and k_store.shape[3] == WIDTH
-        and hopper.is_hopper(qkv.device)
-    )
+def fits(qkv: Tensor, keys: Tensor) -> bool:
+    """Say whether this kernel can take these rows and keys."""
+    return qkv.dtype == torch.bfloat16 and keys.shape[3] == WIDTH and hopper.is_hopper(qkv.device)
 
 
 def attend(
-    qkv: Tensor, k_store: Tensor, v_store: Tensor, slots: Tensor, key_len: Tensor, fwd: Forward, n_heads: int
-) -> Tensor:
-    """Attend all rows; return [S * T, H * D]."""
+    qkv: Tensor, keys: Tensor, values: Tensor, slots: Tensor, key_len: Tensor, fwd: Forward, n_heads: int,
+    first_row: int = 0, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Attend the rows of each canvas from `first_row` on; return [S * T, H * D], or fill `out`."""
     n_canvases, n_rows = fwd.pos.shape
-    n_slots, k_heads, n_positions, d = k_store.shape
-    out = qkv.new_empty(n_canvases * n_rows, n_heads * d)
+    n_slots, k_heads, n_positions, d = keys.shape
+    if out is None:
+        out = qkv.new_empty(n_canvases * n_rows, n_heads * d)
     heads_per_key, n_heads_met = n_heads // k_heads, k_heads * n_canvases
-    build = _build(qkv.device, n_rows * heads_per_key, n_heads_met)
-    n_tiles = build.n_tiles(n_rows * heads_per_key)
+    n_query_rows = (n_rows - first_row) * heads_per_key
+    build = _build(qkv.device, n_query_rows, n_heads_met)
+    n_tiles = build.n_tiles(n_query_rows)
     parts = _n_parts(qkv.device, build, heads_per_key, n_tiles * n_heads_met, fwd.n_keys)
     part_len = -(-fwd.n_keys // (parts * build.keys)) * build.keys
-    strides = tuple(2 * k_store.stride(i) for i in (2, 1, 0))
+    strides = tuple(2 * keys.stride(i) for i in (2, 1, 0))
     k_map, v_map = (
-        hopper.tensor_map(store, (d, n_positions, k_heads, n_slots), strides, (64, build.keys, 1, 1))
-        for store in (k_store, v_store)
+        hopper.tensor_map(some, (d, n_positions, k_heads, n_slots), strides, (64, build.keys, 1, 1))
+        for some in (keys, values)
     )
     own_map = hopper.tensor_map(qkv, (qkv.shape[1], len(qkv)), (2 * qkv.shape[1],), (64, build.keys))
     # Read only where there are branches.
     hidden, own_len = (slots if t is None else t for t in (fwd.hidden, fwd.own_len))
-    values = (
+    arguments = (
         k_map, v_map, own_map, qkv, out, slots, key_len, hidden, own_len, d**-0.5 * LOG2_E, n_rows,
-        fwd.n_live, max(1, fwd.branch_len), n_heads, k_heads, part_len,
+        fwd.n_live, max(1, fwd.branch_len), n_heads, k_heads, part_len, first_row,
     )  # fmt: skip
     kernel = _kernel(qkv.device, build, parts, heads_per_key)
     grid = (n_tiles, n_heads_met, parts)
-    hopper.launch(kernel, qkv.device, grid, build.n_threads, build.shared_bytes, *values)
+    hopper.launch(kernel, qkv.device, grid, build.n_threads, build.shared_bytes, *arguments)
     return out
 
 
 def _build(device: torch.device, n_rows: int, n_heads: int) -> Build:
     """Return the build for so many rows of each of so many key heads."""
-    room = SMALL.blocks * hopper.n_multiprocessors(device)
-    return SMALL if SMALL.n_tiles(n_rows) * n_heads <= room else LARGE
+    n_blocks = SMALL.n_tiles(n_rows) * n_heads
+    return SMALL if n_blocks <= hopper.n_multiprocessors(device) else LARGE
 
 
 @lru_cache(maxsize=1024)

@@ -7,11 +7,12 @@ tensor's shape depends on the forward's shape alone, so that engine/graphs.py ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
-from ripple.models import attention_hopper, skinny
-from ripple.models.attention_kernel import attend
+from ripple.models import attention_hopper, attention_kernel, skinny
 from ripple.models.forward import Forward
 from ripple.models.kernels import Rotation, add_norm, rotate_and_store, silu_mul
 from ripple.models.kv import KVStore
@@ -51,8 +52,8 @@ class FastTransformer(Transformer):
             if keys.all_live:
                 out = self._attend_all_live(qkv, k, v, keys, fwd)
             else:
-                by = attention_hopper.attend if attention_hopper.fits(qkv, k, fwd) else attend
-                out = by(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads)
+                attend = _attention(qkv, k, has_few_rows=fwd.slots is not None)
+                out = attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads)
             if number == last:  # from here on only the rows that are read matter
                 x, out = x[fwd.read], out[fwd.read]
             parts = _add_product(x, out, layer.out)
@@ -77,8 +78,16 @@ class FastTransformer(Transformer):
         if n_rows > r:
             both = qkv.new_empty(n_canvases, n_rows, c.n_heads * c.head_dim)
             both[:, :r] = out
+            attend = _attention(qkv, k, has_few_rows=True)
             out = attend(qkv, k, v, keys.slots, keys.key_len, fwd, c.n_heads, r, both)
         return out.view(n_canvases * n_rows, -1)
+
+
+def _attention(qkv: Tensor, keys: Tensor, has_few_rows: bool) -> Callable[..., Tensor]:
+    """Return the kernel for rows and keys; Hopper's is made for cached steps and for branches."""
+    if has_few_rows and attention_hopper.fits(qkv, keys):
+        return attention_hopper.attend
+    return attention_kernel.attend
 
 
 def _rotated_qkv(layer: LayerWeights, normed: Tensor, turn: Rotation) -> Tensor:
