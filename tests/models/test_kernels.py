@@ -18,7 +18,7 @@ from ripple.models.shapes import SHAPES, random_network
 from ripple.models.transformer import Transformer, rms_norm
 
 pytest.importorskip("triton", reason="Triton is not installed")
-from ripple.models import attention_kernel, kernels, skinny
+from ripple.models import attention_kernel, fast, kernels, skinny
 from ripple.models.fast import FastTransformer
 
 SMALL = {"d_model": 32, "n_layers": 2, "n_heads": 4, "head_dim": 16, "d_ff": 32, "vocab_size": 200}
@@ -51,6 +51,16 @@ def test_products_for_few_rows_equal_the_librarys(n_rows: int) -> None:
     gate, up = F.linear(x, weight).chunk(2, dim=-1)
     assert close(skinny.gated(x, weight), F.silu(gate) * up)
     assert close(kernels.silu_mul(F.linear(x, weight)), F.silu(gate) * up)
+
+
+def test_a_product_in_halves_is_still_to_be_added_up() -> None:
+    x, y, weight = torch.randn(5, 48), torch.randn(5, 64), torch.randn(48, 64)
+    parts = fast._add_product(x, y, weight)
+    assert parts is not None and len(parts) == 2 and close(parts.sum(0), F.linear(y, weight))
+    before, many = torch.randn(fast.HALVED_ROWS + 1, 48), torch.randn(fast.HALVED_ROWS + 1, 64)
+    after = before.clone()
+    assert fast._add_product(after, many, weight) is None
+    assert close(after, before + F.linear(many, weight))
 
 
 @pytest.mark.parametrize("in_fp32", [True, False])
@@ -143,7 +153,7 @@ def test_the_network_with_kernels_equals_the_plain_one(
 ) -> None:
     config = replace(SHAPES[shape], n_kv_heads=kv_heads, **SMALL, **IDS)  # type: ignore[arg-type]
     plain = random_network(config, torch.device("cpu"), torch.float32)
-    fast = FastTransformer(config, plain.weights)
+    with_kernels = FastTransformer(config, plain.weights)
     engine = Engine(plain)
     sessions = [engine.submit(list(range(3, 3 + n)), Settings(decoder, 12, 4, cache)) for n in prompts]
     for _ in range(3):  # the opening forward, then some that look ahead
@@ -151,7 +161,7 @@ def test_the_network_with_kernels_equals_the_plain_one(
         asking = [session for session in sessions if session.ask is not None]
         assert asking, "the decoder was done too soon to compare anything"
         by_plain = hidden_of(engine, plain, [session.lay_out(packed=True) for session in asking])
-        by_fast = hidden_of(engine, fast, [session.lay_out(packed=True) for session in asking])
+        by_fast = hidden_of(engine, with_kernels, [session.lay_out(packed=True) for session in asking])
         assert close(by_fast, by_plain)
 
 

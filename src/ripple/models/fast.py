@@ -20,6 +20,9 @@ from ripple.models.records import LayerWeights
 from ripple.models.transformer import Transformer
 
 Tensor = torch.Tensor
+HALVED_ROWS = 320  # beyond, whole products are faster
+# Whether products of bf16 can be had in fp32: since torch 2.8.
+GIVES_FP32 = "dtype" in torch.ops.aten.bmm.overloads()  # type: ignore[no-untyped-call]
 
 
 class FastTransformer(Transformer):
@@ -100,11 +103,26 @@ def _rotated_qkv(layer: LayerWeights, normed: Tensor, turn: Rotation) -> Tensor:
 
 
 def _add_product(x: Tensor, y: Tensor, weight: Tensor) -> Tensor | None:
-    """Add y @ weight.T to x: at once, or as parts that the next normalisation adds."""
+    """Add y @ weight.T to x: at once, or as fp32 parts that the next normalisation adds."""
     if skinny.fits(len(x), weight):
         return skinny.linear_parts(y, weight)
+    if len(x) <= HALVED_ROWS and weight.shape[1] % 16 == 0 and GIVES_FP32:
+        return _halves(y, weight)
     x.addmm_(y, weight.t())
     return None
+
+
+def _halves(y: Tensor, weight: Tensor) -> Tensor:
+    """Return y @ weight.T as the parts [2, rows, n] of both halves of the inner dimension, computed at once.
+
+    So narrow a product leaves the library's kernels too little to do at a time, or makes them add parts in a
+    launch of their own.
+    """
+    n, k = weight.shape
+    left, right = y.view(len(y), 2, k // 2).transpose(0, 1), weight.view(n, 2, k // 2).permute(1, 2, 0)
+    if y.dtype == torch.float32:
+        return torch.bmm(left, right)
+    return torch.bmm(left, right, out_dtype=torch.float32)
 
 
 def _gated(x: Tensor, gate_up: Tensor) -> Tensor:
