@@ -11,7 +11,7 @@ import ripple
 from ripple.caches import Cache, DualCache, NoCache, PrefixCache
 from ripple.engine.assemble import Shape, Sheet, pack, shape_of, view
 from ripple.engine.graphs import rounded
-from ripple.engine.plan import assign_rows, group
+from ripple.engine.plan import arrange
 from ripple.engine.result import Settings
 
 
@@ -28,9 +28,7 @@ def test_padding_to_a_graphs_size_changes_no_row_that_is_read(
     for _ in range(8):
         engine.tick()
         readings = [session.lay_out(packed=True) for session in sessions if session.ask is not None]
-        strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
-        groups = group(list(strips.values()))
-        for of, read in zip(groups, assign_rows(groups, readings, model.config.logit_shift), strict=True):
+        for of, read in zip(*arrange(readings, model.config.logit_shift), strict=True):
             exact = pack(of, read, Sheet(shape_of(of, len(read))))
             size = rounded(exact.shape)
             # Only the kernels may be told of more keys than there are; the plain path reads them all.

@@ -24,7 +24,7 @@ from ripple.engine.assemble import Sheet, pack, shape_of, view
 from ripple.engine.graphs import Graphs
 from ripple.engine.hear import Landing, reduce_tick
 from ripple.engine.memory import LookBook
-from ripple.engine.plan import Group, Reading, assign_rows, group
+from ripple.engine.plan import Group, Reading, arrange
 from ripple.engine.prompts import Prompt, many_prompts, token_ids
 from ripple.engine.rehearse import rehearsal
 from ripple.engine.result import Settings
@@ -171,10 +171,7 @@ class Engine:
 
     def hidden_states(self, readings: Sequence[Reading]) -> torch.Tensor:
         """Run everything that was laid out in as few forwards as padding allows; give each draft its rows."""
-        model = self.model
-        strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
-        groups = group(list(strips.values()))
-        reads = assign_rows(groups, readings, model.config.logit_shift)
+        groups, reads = arrange(readings, self.model.config.logit_shift)
         if len(groups) == 1:
             return self._hidden(groups[0], reads[0])
         # A graph's output is overwritten when its shape comes again, hence the copies.

@@ -170,6 +170,13 @@ class Group:
         return len(set(slots)) < len(slots)
 
 
+def arrange(readings: Sequence[Reading], lead: int) -> tuple[list[Group], list[Ints]]:
+    """Sort all that was laid out into forwards; return them, and which of its rows each one reads."""
+    strips = {id(draft.strip): draft.strip for reading in readings for draft in reading.drafts}
+    groups = group(list(strips.values()))
+    return groups, assign_rows(groups, readings, lead)
+
+
 def group(strips: Sequence[Strip]) -> list[Group]:
     """Sort strips into forwards: same use of the store, similar shape."""
     if len(strips) == 1:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ripple.engine.assemble import Sheet, pack, shape_of
 from ripple.engine.hear import Queued
-from ripple.engine.plan import Reading, assign_rows, group
+from ripple.engine.plan import Reading, arrange
 from ripple.engine.session import Session
 
 
@@ -27,9 +27,7 @@ def rehearsal(session: Session, reading: Reading, queued: Queued) -> Iterator[No
         yield
         again = session.lay_out(session.settings.lookahead == "packed")
         yield
-        strips = {id(draft.strip): draft.strip for draft in again.drafts}
-        groups = group(list(strips.values()))
-        reads = assign_rows(groups, [again], session.config.logit_shift)
+        groups, reads = arrange([again], session.config.logit_shift)
         yield
         pack(groups[0], reads[0], Sheet(shape_of(groups[0], len(reads[0]))))
         yield

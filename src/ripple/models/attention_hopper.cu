@@ -1,9 +1,9 @@
 // Attention of few rows on many keys: live rows and isolated branches, without a mask in memory.
 //
-// Does what attention_kernel.py does, for cached steps and for the branches of others. A block holds some rows of one key head (its query heads
-// folded into the rows) and one part of the keys; the blocks of a cluster hold the other parts, and merge them
-// through each other's shared memory. One thread copies tiles of keys and values; warpgroups meet them, 64 rows
-// each. The last part also meets the keys of the rows' own branches.
+// Does what attention_kernel.py does, for cached steps and for the branches of others. A block holds some rows of
+// one key head (its query heads folded into the rows) and one part of the keys; the blocks of a cluster hold the
+// other parts, and merge them through each other's shared memory. One thread copies tiles of keys and values;
+// warpgroups meet them, 64 rows each. The last part also meets the keys of the rows' own branches.
 //
 // attention_hopper.py defines all names in capitals that are not defined here. Heads are 128 wide: two swizzled lines.
 

@@ -74,9 +74,9 @@ class FastTransformer(Transformer):
         """Attend where every key is fresh: the library's kernel for the canvas, ours for branches."""
         c, r = self.config, fwd.n_live
         n_canvases, n_rows = fwd.pos.shape
-        heads = qkv.view(n_canvases, n_rows, -1, c.head_dim)[:, :r].transpose(1, 2)
-        q, keys_here, values = torch.split(heads, [c.n_heads, c.n_kv_heads, c.n_kv_heads], dim=1)
-        out = F.scaled_dot_product_attention(q, keys_here, values, enable_gqa=c.n_heads != c.n_kv_heads)
+        q = qkv.view(n_canvases, n_rows, -1, c.head_dim)[:, :r, : c.n_heads].transpose(1, 2)
+        fresh = self._live_keys(qkv, fwd)
+        out = F.scaled_dot_product_attention(q, *fresh, enable_gqa=c.n_heads != c.n_kv_heads)
         out = out.transpose(1, 2).reshape(n_canvases, r, -1)
         if n_rows > r:
             both = qkv.new_empty(n_canvases, n_rows, c.n_heads * c.head_dim)

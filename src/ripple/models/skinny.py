@@ -119,7 +119,7 @@ def fits(n_rows: int, *weights: Tensor) -> bool:
 def rotated_qkv(x: Tensor, weight: Tensor, bias: Tensor | None, how: Rotation) -> Tensor:
     """Return x @ weight.T + bias for few rows, rotated and stored as by `rotate_and_store`."""
     pos, cos, sin, stores, slots, n_live, n_heads, in_fp32 = how
-    assert stores is not None, "only forwards on stored keys have so few rows"
+    assert stores is not None, "keys and values need a place to go"
     k_store, v_store = stores
     m, (n, k) = len(x), weight.shape
     _, k_heads, _, d = k_store.shape
