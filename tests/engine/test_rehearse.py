@@ -19,9 +19,10 @@ def told(events: list[Event]) -> list[tuple[str, dict[str, object]]]:
     return [(e.kind, {k: v for k, v in e.data.items() if k != "seconds"}) for e in events]
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize(
+    ("name", "lookahead"), [*((name, "packed") for name in DECODERS), ("rps", "batched"), ("lopa", "batched")]
+)
 @pytest.mark.parametrize("cache", CACHES)
-@pytest.mark.parametrize("lookahead", ["packed", "batched"])
 def test_a_rehearsed_request_is_answered_as_any_other(
     folders: dict[str, Path],
     family: str,
