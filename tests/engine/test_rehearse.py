@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import ripple
 from ripple.caches import CACHES
@@ -45,3 +46,35 @@ def test_a_rehearsed_request_is_answered_as_any_other(
     assert len(pieces) >= 7
     for one, other in zip(plain, rehearsed, strict=True):
         assert told(one.trace) == told(other.trace) and one.token_ids == other.token_ids
+
+
+class Arrival:
+    """An event of a device that is asked three times before it is done."""
+
+    def __init__(self) -> None:
+        self.n_left = 3
+
+    def record(self, stream: None) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        self.n_left = 0
+
+    def query(self) -> bool:
+        self.n_left -= 1
+        return self.n_left < 0
+
+
+@pytest.mark.parametrize(("n_threads", "n_pieces"), [(1, 3), (2, 0)])
+def test_the_wait_rehearses_where_no_other_thread_wants_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, n_threads: int, n_pieces: int
+) -> None:
+    monkeypatch.setattr("ripple.engine.hear.threading.active_count", lambda: n_threads)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    landing = Landing(torch.device("cpu"))
+    landing._arrival, landing._memory = Arrival(), torch.empty(64)  # type: ignore[assignment]
+    pieces = iter([None] * 9)
+    heard = landing.hear(Queued(torch.full((2 * 6,), 0.5), n_rows=2, k=1, owners={}, n_kl={}), pieces)
+    assert len(list(pieces)) == 9 - n_pieces
+    landing._memory.zero_()  # as the next tick will
+    assert heard.stats.p.tolist() == [0.5, 0.5]
