@@ -63,6 +63,11 @@ def test_a_product_in_halves_is_still_to_be_added_up() -> None:
     assert close(after, before + F.linear(many, weight))
 
 
+def test_a_product_in_halves_of_its_columns_is_the_product() -> None:
+    x, weight = torch.randn(5, 64), torch.randn(48, 64)
+    assert close(fast._wide_halves(x, weight), F.linear(x, weight))
+
+
 @pytest.mark.parametrize("in_fp32", [True, False])
 @pytest.mark.parametrize(("n_canvases", "n_heads", "k_heads", "d"), [(1, 4, 2, 64), (2, 2, 2, 128)])
 def test_a_product_that_rotates_equals_the_product_and_the_rotation(

@@ -21,7 +21,7 @@ from ripple.models.kv import KVStore
 from ripple.models.transformer import Transformer
 
 Tensor = torch.Tensor
-BRANCHES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+BRANCHES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16)
 FEW_ROWS, FEW_ROW_STEP = 64, 16  # a block is 32 rows, or 33 with the row that predicts its first token
 ROW_STEP = 64  # more rows are rounded up to whole half-tiles of the matrix products
 KEY_STEP = 256  # keys only decide how attention is split, so they can be rounded coarsely

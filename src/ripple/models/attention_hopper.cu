@@ -3,7 +3,8 @@
 // Does what attention_kernel.py does, for cached steps and for the branches of others. A block holds some rows of
 // one key head (its query heads folded into the rows) and one part of the keys; the blocks of a cluster hold the
 // other parts, and merge them through each other's shared memory. One thread copies tiles of keys and values;
-// warpgroups meet them, 64 rows each. The last part also meets the keys of the rows' own branches.
+// warpgroups meet them, 64 rows each: while a tile's values are weighed, the next tile's scores become weights. The
+// last part also meets the keys of the rows' own branches.
 //
 // attention_hopper.py defines all names in capitals that are not defined here. Heads are 128 wide: two swizzled lines.
 
@@ -28,7 +29,8 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
        const i64* hidden, const i64* own_len, float scale, int n_rows, int n_live, int branch_len, int n_heads,
        int n_key_heads, int part_len, int first_row) {
   u32 stages = shared_memory(), queries = stages + STAGES * STAGE_BYTES;
-  u32 full = queries + GROUPS * 2 * QUERY_HALF_BYTES, empty = full + 8 * STAGES;  // barriers
+  u32 k_full = queries + GROUPS * 2 * QUERY_HALF_BYTES, k_empty = k_full + 8 * STAGES;  // barriers
+  u32 v_full = k_empty + 8 * STAGES, v_empty = v_full + 8 * STAGES;
   int canvas = blockIdx.y / n_key_heads, key_head = blockIdx.y % n_key_heads, part = blockIdx.z;
   int first = first_row * HEADS_PER_KEY + blockIdx.x * TILE, n_here = min(TILE, n_rows * HEADS_PER_KEY - first);
   int n_groups = (n_here + 63) / 64;
@@ -41,40 +43,43 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
   }
   int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   int slot = (int)slots[canvas], n_all = n_stored + n_own;
-  auto copy_tile = [&](int i) {
-    u32 keys = stages + i % STAGES * STAGE_BYTES, values = keys + 2 * HALF_BYTES, bar = full + i % STAGES * 8;
-    barrier_expect(bar, STAGE_BYTES);
-    for (int half = 0; half < 2; half++) {
-      u32 k_at = keys + half * HALF_BYTES, v_at = values + half * HALF_BYTES;
+  auto copy_tile = [&](int i, const TensorMap& stored, int own_head, u32 to, u32 full) {
+    u32 bar = full + i % STAGES * 8;
+    to += i % STAGES * STAGE_BYTES;  // keys or values of its stage
+    barrier_expect(bar, STAGE_BYTES / 2);
+    for (int half = 0; half < 2; half++, to += HALF_BYTES) {
       if (i < n_stored) {
-        copy(k_at, k_map, 64 * half, start + i * KEYS, key_head, slot, bar, READ_ONCE);
-        copy(v_at, v_map, 64 * half, start + i * KEYS, key_head, slot, bar, READ_ONCE);
+        copy(to, stored, 64 * half, start + i * KEYS, key_head, slot, bar, READ_ONCE);
       } else {
         int row = canvas * n_rows + n_live + own_first + (i - n_stored) * KEYS;
-        int column = (n_heads + key_head) * WIDTH + 64 * half;
-        copy(k_at, own_map, column, row, bar, READ_OFTEN);
-        copy(v_at, own_map, column + n_key_heads * WIDTH, row, bar, READ_OFTEN);
+        copy(to, own_map, own_head * WIDTH + 64 * half, row, bar, READ_OFTEN);
       }
     }
+  };
+  auto copy_keys = [&](int i) { copy_tile(i, k_map, n_heads + key_head, stages, k_full); };
+  auto copy_values = [&](int i) {
+    copy_tile(i, v_map, n_heads + n_key_heads + key_head, stages + 2 * HALF_BYTES, v_full);
   };
   if (threadIdx.x == 128 * GROUPS) {
     copies_of(k_map);
     copies_of(v_map);
     copies_of(own_map);
     for (int s = 0; s < STAGES; s++) {
-      barrier_init(full + 8 * s, 1);
-      barrier_init(empty + 8 * s, n_groups);
+      barrier_init(k_full + 8 * s, 1), barrier_init(k_empty + 8 * s, n_groups);
+      barrier_init(v_full + 8 * s, 1), barrier_init(v_empty + 8 * s, n_groups);
     }
     barriers_ready();
-    for (int i = 0; i < min(STAGES, n_all); i++) copy_tile(i);
+    for (int i = 0; i < min(STAGES, n_all); i++) copy_keys(i), copy_values(i);
   }
   __syncthreads();
 
   if (group == GROUPS) {
     give_registers<32>();
     for (int i = STAGES; threadIdx.x == 128 * GROUPS && i < n_all; i++) {
-      barrier_wait(empty + i % STAGES * 8, ((i / STAGES) & 1) ^ 1);
-      copy_tile(i);
+      barrier_wait(k_empty + i % STAGES * 8, ((i / STAGES) & 1) ^ 1);
+      copy_keys(i);
+      barrier_wait(v_empty + i % STAGES * 8, ((i / STAGES) & 1) ^ 1);
+      copy_values(i);
     }
     meet_cluster();
     meet_cluster();
@@ -111,23 +116,14 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
         rows[r].own_to = rows[r].own_from + (int)own_len[canvas * ((n_rows - n_live) / branch_len) + branch];
       }
     }
-    float o[WIDTH / 2];
+    float s[KEYS / 2], o[WIDTH / 2], fades[2];  // scores, weighted values, what is left of the older ones
+    u32 p[KEYS / 16][4];                        // weights, in pairs
 #pragma unroll
     for (int j = 0; j < WIDTH / 2; j++) o[j] = 0;
 
-    for (int i = 0; i < n_all; i++) {
-      u32 keys = stages + i % STAGES * STAGE_BYTES, values = keys + 2 * HALF_BYTES;
-      barrier_wait(full + i % STAGES * 8, (i / STAGES) & 1);
-      bool is_own = i >= n_stored;
-      int at = is_own ? own_first + (i - n_stored) * KEYS : start + i * KEYS;
-      int n_real = (is_own ? n_rows - n_live : stop) - at;
-      if (n_real < KEYS) {  // what lies behind may be anything, and 0 times NaN is NaN
-        for (int c = threadIdx.x; c < (KEYS - n_real) * 16; c += 128 * n_groups)
-          write_shared(values + c / 8 % 2 * HALF_BYTES + (n_real + c / 16) * 128 + c % 8 * 16, make_uint4(0, 0, 0, 0));
-        written_for_products();
-        sync_threads(1, 128 * n_groups);
-      }
-      float s[KEYS / 2];
+    auto score_tile = [&](int i) {
+      u32 keys = stages + i % STAGES * STAGE_BYTES;
+      barrier_wait(k_full + i % STAGES * 8, (i / STAGES) & 1);
       products_begin();
 #pragma unroll
       for (int k = 0; k < WIDTH / 16; k++) {
@@ -135,7 +131,11 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
         score(s, matrix(q_at + k % 4 * 32), matrix(k_at + k % 4 * 32), k > 0);
       }
       products_end();
-      products_wait<0>();
+    };
+    auto soften = [&](int i) {  // scores become weights, and older values will fade
+      if (threadIdx.x % 128 == 0) barrier_arrive(k_empty + i % STAGES * 8, part);
+      bool is_own = i >= n_stored;
+      int at = is_own ? own_first + (i - n_stored) * KEYS : start + i * KEYS;
 #pragma unroll
       for (int r = 0; r < 2; r++) {
         Row& row = rows[r];
@@ -156,27 +156,61 @@ attend(const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMa
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
         float base = top == NOTHING ? 0 : top * scale;  // a row that has seen nothing yet
-        float fade = power_of_2(row.top * scale - base), sum = 0;
+        float sum = 0;
+        fades[r] = power_of_2(row.top * scale - base);
 #pragma unroll
         for (int j = 0; j < KEYS / 4; j++) {
           float& p = s[4 * (j / 2) + 2 * r + j % 2];
           p = power_of_2(p * scale - base);
           sum += p;
         }
-        row.total = row.total * fade + sum;
+        row.total = row.total * fades[r] + sum;
         row.top = top;
-#pragma unroll
-        for (int j = 0; j < WIDTH / 4; j++) o[4 * (j / 2) + 2 * r + j % 2] *= fade;
       }
-      u32 p[KEYS / 16][4];
+    };
+    auto pack_weights = [&]() {
 #pragma unroll
       for (int j = 0; j < KEYS / 4; j++) p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
+    };
+    auto await_values = [&](int i) {
+      u32 values = stages + i % STAGES * STAGE_BYTES + 2 * HALF_BYTES;
+      barrier_wait(v_full + i % STAGES * 8, (i / STAGES) & 1);
+      int n_real = i >= n_stored ? n_rows - n_live - own_first - (i - n_stored) * KEYS : stop - start - i * KEYS;
+      if (n_real < KEYS) {  // what lies behind may be anything, and 0 times NaN is NaN
+        for (int c = threadIdx.x; c < (KEYS - n_real) * 16; c += 128 * n_groups)
+          write_shared(values + c / 8 % 2 * HALF_BYTES + (n_real + c / 16) * 128 + c % 8 * 16, make_uint4(0, 0, 0, 0));
+        written_for_products();
+        sync_threads(1, 128 * n_groups);
+      }
+    };
+    auto weigh_values = [&](int i) {
+      u32 values = stages + i % STAGES * STAGE_BYTES + 2 * HALF_BYTES;
       products_begin();
 #pragma unroll
       for (int k = 0; k < KEYS / 16; k++) weigh(o, p[k], upright(values + k * 16 * 128, HALF_BYTES));
       products_end();
+    };
+    if (n_all > 0) {
+      score_tile(0);
       products_wait<0>();
-      if (threadIdx.x % 128 == 0) barrier_arrive(empty + i % STAGES * 8, part);
+      soften(0);
+      pack_weights();
+#pragma unroll 1
+      for (int i = 1; i < n_all; i++) {
+        await_values(i - 1);
+        score_tile(i);
+        weigh_values(i - 1);
+        products_wait<1>();  // for the scores alone
+        soften(i);
+        products_wait<0>();
+        if (threadIdx.x % 128 == 0) barrier_arrive(v_empty + (i - 1) % STAGES * 8, part);
+#pragma unroll
+        for (int j = 0; j < WIDTH / 2; j++) o[j] *= fades[j / 2 % 2];
+        pack_weights();
+      }
+      await_values(n_all - 1);
+      weigh_values(n_all - 1);
+      products_wait<0>();
     }
 
     // Leave weighted values, top and total where the whole cluster can read them.

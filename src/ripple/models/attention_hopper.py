@@ -32,7 +32,7 @@ class Build(NamedTuple):
     @property
     def shared_bytes(self) -> int:
         """What a block asks for: stages of keys and values with their barriers, and queries."""
-        return self.stages * (4 * self.keys * 128 + 16) + 64 * self.groups * WIDTH * 2
+        return self.stages * (4 * self.keys * 128 + 32) + 64 * self.groups * WIDTH * 2
 
     def n_tiles(self, n_rows: int) -> int:
         """Return how many blocks share the rows of a key head."""
