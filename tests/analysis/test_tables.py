@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from ripple.analysis.plots import front, speed_quality
-from ripple.analysis.tables import best_of_sweeps, decoder_tables, mean_table, paired_table, search_table
+from ripple.analysis.tables import (
+    best_of_sweeps,
+    cache_table,
+    decoder_tables,
+    mean_table,
+    paired_table,
+    search_table,
+)
 from ripple.errors import RippleError
 
 
@@ -76,6 +83,20 @@ def test_pairs_are_counted_item_by_item() -> None:
     )
     both = paired_table([x | {"family": f} for x in (ours, theirs) for f in ("words", "algebra")])
     assert "| all | -25.0 |" in both and "| 2 | 4 | 0.688 | 10.0 : 40.0 |" in both
+
+
+def test_a_cache_is_compared_with_none_on_the_same_items() -> None:
+    plain, dual = (
+        line("rps", 0.5, 10, 1, n=4, cache=c, right=bits) for c, bits in (("none", "b"), ("dual", "c"))
+    )
+    head, _, row = cache_table([plain, dual]).splitlines()
+    assert head == "| model | cache | against | decoder | words | all |"
+    # half width: 1.96 * sqrt((3 / 4 - 0.25 ** 2) / 4)
+    assert row == "| tiny | dual | none | rps | -25.0 ± 81.3 | -25.0 ± 81.3 |"
+    others = [line | {"cache": f"dual:{line['cache']}", "family": "algebra"} for line in (plain, dual)]
+    table = cache_table([plain, dual, *others]).splitlines()
+    assert table[2:] == [row.replace("| rps |", "| rps |  |")], "nothing in common, nothing to compare"
+    assert "| dual:none | dual:dual | rps | +25.0 ± 81.3 |" in cache_table(others)
 
 
 def test_searches_are_shown_for_traced_lines_only() -> None:

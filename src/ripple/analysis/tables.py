@@ -106,6 +106,36 @@ def paired_table(lines: Iterable[Line], method: str = "rps") -> str:
     return "\n".join(out) + "\n"
 
 
+def cache_table(lines: Iterable[Line]) -> str:
+    """Return Markdown: what a cache does to each decoder's accuracy on the same items, in points.
+
+    Caches are compared with none, or with the first by name where all lines have one.
+    """
+    groups: dict[tuple[str, str], dict[str, dict[str, Line]]] = {}
+    for (model, cache, family), rows in group_lines(lines).items():
+        for line in rows:
+            groups.setdefault((model, line["setting"]), {}).setdefault(cache, {})[family] = line
+    families = sorted({family for caches in groups.values() for one in caches.values() for family in one})
+    head = ("model", "cache", "against", "decoder", *families, "all")
+    out = [f"| {' | '.join(head)} |", "| --- | --- | --- | --- |" + " ---: |" * (len(families) + 1)]
+    for (model, setting), caches in sorted(groups.items()):
+        base = "none" if "none" in caches else min(caches)
+        for cache in sorted(caches.keys() - {base}):
+            pairs = {
+                family: _pair(caches[cache][family], line)
+                for family, line in caches[base].items()
+                if family in caches[cache]
+            }
+            if not pairs:
+                continue
+            pairs["all"] = tuple(sum(column) for column in zip(*pairs.values(), strict=True))
+            cells = [
+                _with_half_width(*pairs[name][:3]) if name in pairs else "" for name in (*families, "all")
+            ]
+            out.append(f"| {model} | {cache} | {base} | {setting} | {' | '.join(cells)} |")
+    return "\n".join(out) + "\n"
+
+
 def search_table(lines: Iterable[Line]) -> str:
     """Return Markdown: what the searches of RPS did, for every line that was traced."""
     head = ("model", "cache", "family", "setting", "normal", "lookahead", "searches", "candidates",
@@ -131,15 +161,25 @@ def _pair(ours: Line, theirs: Line) -> tuple[float, ...]:
 
 
 def _compared(n: float, only_ours: float, only_theirs: float, nfe: float, nfe_theirs: float) -> str:
-    n = max(n, 1)
-    difference = (only_ours - only_theirs) / n
-    half = Z_95 * math.sqrt(max(0.0, (only_ours + only_theirs) / n - difference**2) / n)
+    difference, half = _difference(n, only_ours, only_theirs)
     low, high = 100 * (difference - half), 100 * (difference + half)
     p = mcnemar(int(only_ours), int(only_theirs))
     shown = f"{p:.3f}" if p >= 0.001 else "< 0.001"
     counts = f"{only_ours:.0f} | {only_theirs:.0f}"
-    forwards = f"{nfe / n:.1f} : {nfe_theirs / n:.1f}"
+    forwards = f"{nfe / max(n, 1):.1f} : {nfe_theirs / max(n, 1):.1f}"
     return f"{100 * difference:+.1f} | {low:+.1f} to {high:+.1f} | {counts} | {shown} | {forwards}"
+
+
+def _difference(n: float, only_ours: float, only_theirs: float) -> tuple[float, float]:
+    """Return the difference between two paired shares and half the width of its 95 % interval."""
+    n = max(n, 1)
+    difference = (only_ours - only_theirs) / n
+    return difference, Z_95 * math.sqrt(max(0.0, (only_ours + only_theirs) / n - difference**2) / n)
+
+
+def _with_half_width(n: float, only_ours: float, only_theirs: float) -> str:
+    difference, half = _difference(n, only_ours, only_theirs)
+    return f"{100 * difference:+.1f} ± {100 * half:.1f}"
 
 
 def _place(line: Line) -> tuple[int, str]:

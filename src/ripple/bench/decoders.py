@@ -23,7 +23,7 @@ import torch
 from ripple.analysis.lines import Line, append_line, mend, read_lines
 from ripple.analysis.plots import speed_quality
 from ripple.analysis.statistics import wilson
-from ripple.analysis.tables import decoder_tables, mean_table, paired_table, search_table
+from ripple.analysis.tables import cache_table, decoder_tables, mean_table, paired_table, search_table
 from ripple.bench import grid
 from ripple.benchmarks import cut
 from ripple.caches import cache
@@ -105,6 +105,9 @@ def draw(out: Path) -> None:
         allowed = [line for line in lines if line["method"] != "rps" or line in published]
         parts += ["## Means, the most accurate setting of each baseline's sweep\n", mean_table(allowed)]
     parts += ["## RPS against each decoder, item by item (exact McNemar)\n", paired_table(published)]
+    if len({line["cache"] for line in published}) > 1:
+        title = "## What a cache costs each decoder, item by item (points, 95 %)\n"
+        parts += [title, cache_table(published)]
     parts += ["## RPS's forwards and searches\n", search_table(lines)]
     parts += ["## By family, every setting\n", decoder_tables(lines, every=True)]
     out.with_suffix(".md").write_text("\n".join(parts), encoding="utf-8")
