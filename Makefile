@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 USE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# --no-compile: Python does that for what is imported, when it is; for all of it, it takes a minute.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check format install clean
 
@@ -15,13 +16,13 @@ test: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .
