@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 USE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-# --no-compile: Python does that for what is imported, when it is; for all of it, it takes a minute.
-PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check format install clean
 
