@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ripple.models.attention import attend_branches, attend_live, visibility
-from ripple.models.forward import Forward
+from ripple.models.attention import attend_branches, attend_live, attention_masks
+from ripple.models.base import ForwardInputs
 
 S, N, R, G, W, D = 3, 20, 20, 4, 5, 8
 
@@ -20,25 +20,30 @@ def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor)
 
 
 def forward_with(
-    hidden: list[list[tuple[int, int]]], key_len: list[int], own_len: list[list[int]]
-) -> Forward:
-    """A Forward whose branch rows hide one range per branch."""
+    hidden: list[list[tuple[int, int]]],
+    key_len: list[int],
+    own_len: list[list[int]],
+    limit: torch.Tensor | None = None,
+) -> ForwardInputs:
+    """Inputs whose branch rows hide one range per branch."""
     ranges = torch.tensor(hidden)[:, :, None].expand(S, G, W, 2).reshape(S, G * W, 2)
-    return Forward(
+    return ForwardInputs(
         ids=torch.zeros(S, R + G * W, dtype=torch.long),
         pos=torch.zeros(S, R + G * W, dtype=torch.long),
         n_live=R,
         branch_len=W,
         n_keys=N,
         key_len=torch.tensor(key_len),
-        hidden=ranges,
+        hide=ranges,
         own_len=torch.tensor(own_len),
         read=torch.zeros(0, dtype=torch.long),
+        limit=limit,
     )
 
 
+@pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
-def test_branches_equal_the_dense_reference(kv_heads: int) -> None:
+def test_branches_equal_the_dense_reference(kv_heads: int, limited: bool) -> None:
     torch.manual_seed(kv_heads)
     q = torch.randn(S, 4, G * W, D)
     k, v = torch.randn(2, S, kv_heads, N, D)
@@ -46,8 +51,9 @@ def test_branches_equal_the_dense_reference(kv_heads: int) -> None:
     key_len = [20, 13, 9]
     hidden = [[(4, 9)] * G, [(0, 5)] * G, [(8, 9), (2, 3), (0, 9), (5, 9)]]  # (0, 9): sees only itself
     own_len = [[5, 5, 5, 5], [3, 5, 1, 2], [5, 4, 5, 5]]
-    fwd = forward_with(hidden, key_len, own_len)
-    out = attend_branches(q, k, v, k_own, v_own, visibility(fwd))
+    limit = torch.randint(0, N + 1, (S, R + G * W)) if limited else None  # 0: it sees its branch only
+    fwd = forward_with(hidden, key_len, own_len, limit)
+    out = attend_branches(q, k, v, k_own, v_own, attention_masks(fwd))
 
     mask = torch.zeros(S, G * W, N + G * W, dtype=torch.bool)
     for s in range(S):
@@ -55,35 +61,39 @@ def test_branches_equal_the_dense_reference(kv_heads: int) -> None:
             g = row // W
             for n in range(key_len[s]):
                 lo, hi = hidden[s][g]
-                mask[s, row, n] = not lo <= n < hi
+                mask[s, row, n] = not lo <= n < hi and (limit is None or n < int(limit[s, R + row]))
             mask[s, row, N + g * W : N + g * W + own_len[s][g]] = True
     expected = dense(q, torch.cat([k, k_own], 2), torch.cat([v, v_own], 2), mask)
     torch.testing.assert_close(out, expected, atol=2e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("kv_heads", [4, 2])
-def test_live_rows_see_exactly_their_own_canvas(kv_heads: int) -> None:
+def test_live_rows_see_exactly_their_own_canvas_up_to_their_limit(kv_heads: int, limited: bool) -> None:
     torch.manual_seed(0)
     q = torch.randn(S, 4, R, D)
     k, v = torch.randn(2, S, kv_heads, N, D)
     key_len = [20, 13, 1]
-    fwd = forward_with([[(0, 0)] * G] * S, key_len, [[W] * G] * S)
-    out = attend_live(q, k, v, visibility(fwd))
-    mask = torch.arange(N) < torch.tensor(key_len)[:, None, None]
-    torch.testing.assert_close(out, dense(q, k, v, mask.expand(S, R, N)), atol=2e-6, rtol=1e-5)
+    limit = torch.randint(1, N + 1, (S, R + G * W)) if limited else None
+    fwd = forward_with([[(0, 0)] * G] * S, key_len, [[W] * G] * S, limit)
+    out = attend_live(q, k, v, attention_masks(fwd))
+    mask = (torch.arange(N) < torch.tensor(key_len)[:, None, None]).expand(S, R, N)
+    if limit is not None:
+        mask = mask & (torch.arange(N) < limit[:, :R, None])
+    torch.testing.assert_close(out, dense(q, k, v, mask), atol=2e-6, rtol=1e-5)
 
 
-def test_a_branch_cannot_hear_its_siblings() -> None:
+def test_a_branch_does_not_see_its_siblings() -> None:
     torch.manual_seed(1)
     q = torch.randn(S, 4, G * W, D)
     k, v = torch.randn(2, S, 2, N, D)
     k_own, v_own = torch.randn(2, S, 2, G * W, D)
     fwd = forward_with([[(4, 9)] * G] * S, [N] * S, [[W] * G] * S)
-    seen = visibility(fwd)
-    before = attend_branches(q, k, v, k_own, v_own, seen)
+    masks = attention_masks(fwd)
+    before = attend_branches(q, k, v, k_own, v_own, masks)
     louder_k, louder_v = k_own.clone(), v_own.clone()
     louder_k[:, :, :W] += 5
     louder_v[:, :, :W] += 5
-    after = attend_branches(q, k, v, louder_k, louder_v, seen)
+    after = attend_branches(q, k, v, louder_k, louder_v, masks)
     assert not torch.equal(before[:, :, :W], after[:, :, :W])
     torch.testing.assert_close(before[:, :, W:], after[:, :, W:])

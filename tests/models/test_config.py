@@ -10,16 +10,19 @@ import pytest
 
 from ripple.errors import RippleError
 from ripple.models.config import read_config
-from ripple.models.random import write_random_checkpoint
+from ripple.models.families import FAMILIES
+from ripple.models.forward_fields import NEUTRAL
+from ripple.models.random_checkpoint import write_random_checkpoint
+from ripple.models.shapes import SHAPES
 
 ABSENT = object()
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The config.json of both families, parsed."""
+    """The config.json of every family, parsed."""
     place = tmp_path_factory.mktemp("released")
-    folders = {family: write_random_checkpoint(place / family, family) for family in ("llada", "dream")}
+    folders = {family: write_random_checkpoint(place / family, family) for family in FAMILIES}
     return {family: json.loads((path / "config.json").read_text()) for family, path in folders.items()}
 
 
@@ -129,6 +132,43 @@ def test_a_field_that_is_not_implemented_is_named_with_its_value(released, tmp_p
     assert f"{field} = {json.dumps(value)}, which is not implemented" in str(caught.value)
 
 
+UNUSUAL: dict[str, Any] = {
+    "layer_types": ["full_attention", "sliding_attention"],
+    "rope_parameters": {"rope_type": "yarn", "factor": 4.0},
+}
+FOREIGN = [
+    (family, field) for family in FAMILIES for field in NEUTRAL if field not in FAMILIES[family].implemented
+]
+
+
+@pytest.mark.parametrize(("family", "field"), FOREIGN)
+def test_what_would_change_the_forward_pass_is_refused_wherever_nothing_implements_it(
+    released, tmp_path, family, field
+):
+    """Whatever the family: a field that another Llama-like model has may not be passed over."""
+    with pytest.raises(RippleError, match=rf"says {field}(\.rope_type)? = .* not implemented"):
+        read_config(save(tmp_path, released[family], **{field: UNUSUAL.get(field, 7)}))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_says_that_nothing_is_unusual_is_read(released, tmp_path, family):
+    plain = read_config(save(tmp_path, released[family]))
+    spelled_out = {
+        "attn_logit_softcapping": None, "layer_types": ["full_attention"] * 2, "mlp_bias": False,
+        "num_nextn_predict_layers": 0, "rope_interleave": False,
+    }  # fmt: skip
+    assert read_config(save(tmp_path, released[family], **spelled_out)) == plain
+
+
+@pytest.mark.parametrize("family", ["dream", "sdar", "llada2"])
+def test_a_plain_rotation_may_stand_where_newer_files_have_it(released, tmp_path, family):
+    changes = {"rope_theta": ABSENT, "rope_parameters": {"rope_type": "default", "rope_theta": 12345.0}}
+    assert read_config(save(tmp_path, released[family], **changes)).rope_theta == 12345.0
+    changes["rope_parameters"] = {"rope_theta": 12345.0, "factor": 4.0}
+    with pytest.raises(RippleError, match=r"lacks the field 'rope_parameters\.rope_type'"):
+        read_config(save(tmp_path, released[family], **changes))
+
+
 REQUIRED = [
     *(("llada", field) for field in ("d_model", "n_heads", "n_layers", "rms_norm_eps", "rope_theta")),
     *(("llada", field) for field in ("mask_token_id", "max_sequence_length", "weight_tying", "eos_token_id")),
@@ -172,7 +212,7 @@ def test_fields_that_do_not_fit_together_are_refused(released, tmp_path, changes
         read_config(save(tmp_path, released["llada"], **changes))
 
 
-@pytest.mark.parametrize("name", ["LLaDAMoEModelLM", "LLaDA2MoeModelLM", "LlamaForCausalLM"])
+@pytest.mark.parametrize("name", ["LLaDAMoEModelLM", "LLaDA3MoeModelLM", "LlamaForCausalLM"])
 def test_an_unknown_architecture_is_named_with_the_supported_ones(released, tmp_path, name):
     with pytest.raises(RippleError) as caught:
         read_config(save(tmp_path, released["llada"], architectures=[name]))
@@ -210,3 +250,12 @@ def test_end_of_text_comes_before_end_of_turn_and_each_once(released, tmp_path):
         '{"added_tokens_decoder": {"8": {"content": "<|eot_id|>"}}}'
     )
     assert read_config(tmp_path).end_ids == (7, 8, 9)
+
+
+def test_families_agree_with_their_rows_and_share_no_architecture() -> None:
+    architectures = [name for family in FAMILIES.values() for name in family.architectures]
+    assert len(set(architectures)) == len(architectures)
+    for name, family in FAMILIES.items():
+        assert family.name == name and len(family.architectures) > 0 and len(family.hub_ids) > 0
+        assert all(shape.family == name for shape in family.shapes.values())
+    assert set(SHAPES) == {"llada-8b", "dream-7b", "sdar-8b-b32", "nemotron-8b", "llada2-mini"}

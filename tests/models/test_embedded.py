@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import ripple
+from ripple.models.families import FAMILIES
 from ripple.models.hub import EMBEDDED, embedded_models, resolve
 from ripple.tasks import TASKS
+from ripple.tokenizer import Tokenizer
 
-NAMES = ("tiny-dream", "tiny-llada")
-N_ITEMS = 6  # per family; the fixed test set has 1,000
-# Answers behind which a few tokens other than ends stand: the card's limit, nowhere else any.
-STRAY = {("tiny-llada", 256, "dual"): 1}
+NAMES = ("tiny-dream", "tiny-llada", "tiny-sdar")
 
 
-def test_both_models_are_there_under_their_names() -> None:
+def cache_of(engine: ripple.Engine) -> str:
+    """The cache under which a step recomputes the block alone."""
+    return "dual" if engine.model.config.attention_block is None else "exact"
+
+
+def test_the_models_are_there_under_their_names() -> None:
     assert tuple(embedded_models()) == NAMES
     assert resolve("tiny-llada") == EMBEDDED / "tiny-llada"
-    with pytest.raises(ripple.RippleError, match="tiny-dream, tiny-llada"):
+    with pytest.raises(ripple.RippleError, match="tiny-dream, tiny-llada, tiny-sdar"):
         resolve("tiny-lada")
 
 
@@ -32,12 +37,48 @@ def test_a_model_fits_its_budget_and_has_a_card(name: str) -> None:
         assert f"## {part}" in card
 
 
+def test_the_card_and_the_recipes_say_the_same_of_tiny_sdars_training() -> None:
+    """It began with another model's weights, so what to type is more than a name."""
+    card = (EMBEDDED / "tiny-sdar" / "README.md").read_text()
+    recipes = (Path(__file__).parents[2] / "recipes" / "README.md").read_text()
+    (command,) = re.findall(r"recipes/train\.py --model tiny-sdar [^`]*", card)
+    assert f"python {command} --out build/tiny-sdar" in recipes
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_speaks_its_familys_format(name: str) -> None:
     config = ripple.load(name, device="cpu").model.config
     assert config.logit_shift == (1 if name == "tiny-dream" else 0)
     assert config.qkv_bias == (name == "tiny-dream")
     assert (config.n_kv_heads < config.n_heads) == (name == "tiny-dream")
+    assert (config.attention_block, config.qk_norm) == ((32, True) if name == "tiny-sdar" else (None, False))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chat_message_becomes_the_raw_prompt(name: str) -> None:
+    text = Tokenizer.load(EMBEDDED / name, FAMILIES[name.removeprefix("tiny-")].tokenizer_class)
+    assert text is not None
+
+    def asked(*turns: tuple[str, str]) -> list[int]:
+        return text.encode_chat([{"role": role, "content": content} for role, content in turns])
+
+    for task in TASKS.values():
+        for item in task.test_items(20):
+            assert asked(("user", item.prompt)) == text.encode(item.prompt), "prompts end with a newline"
+    question = text.encode("Question: What is 3 + 4?\nAnswer:\n")
+    assert asked(("user", "What is 3 + 4?")) == question
+    earlier = [("system", "Be brief."), ("user", "Hello"), ("assistant", "Hi")]
+    assert asked(*earlier, ("user", "What is 3 + 4?"), ("assistant", "7")) == question
+    with pytest.raises(ripple.RippleError, match="a user message is needed"):
+        asked(("system", "Be brief."))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chat_is_answered(name: str) -> None:
+    item = TASKS["words"].test_items(1)[0]
+    result = ripple.load(name, device="cpu").generate([{"role": "user", "content": item.prompt}], length=96)
+    assert TASKS["words"].score(item, result.text)
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -46,38 +87,41 @@ def solver(request: pytest.FixtureRequest) -> ripple.Engine:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("length", "cache"), [(128, "dual"), (256, "dual"), (256, "none")])
-def test_most_problems_are_solved_whatever_the_canvas(solver: ripple.Engine, length: int, cache: str) -> None:
-    config = solver.model.config
-    solved = n = n_stray = 0
-    for task in TASKS.values():
-        items = task.test_items(N_ITEMS)
-        results = solver.generate([i.prompt for i in items], decoder="confidence", length=length, cache=cache)
-        solved += sum(task.score_many(items, [result.text for result in results]))
-        n += len(items)
-        n_stray += sum(not set(r.token_ids[len(r.new_tokens) :]) <= set(config.end_ids) for r in results)
-    name = "tiny-dream" if config.logit_shift else "tiny-llada"
-    assert n_stray <= STRAY.get((name, length, cache), 0), "ends fill the rest"
-    assert solved >= 0.7 * n  # about 90 % on the full set; 24 problems leave room for chance
+@pytest.mark.parametrize(("length", "is_cached", "n_each"), [(128, True, 3), (256, True, 2), (256, False, 1)])
+def test_most_problems_are_solved_whatever_the_canvas(
+    solver: ripple.Engine, length: int, is_cached: bool, n_each: int
+) -> None:
+    config, cache = solver.model.config, cache_of(solver) if is_cached else "none"
+    items = [item for task in TASKS.values() for item in task.test_items(n_each)]
+    results = solver.generate([i.prompt for i in items], decoder="confidence", length=length, cache=cache)
+    solved = sum(TASKS[item.task].score(item, r.text) for item, r in zip(items, results, strict=True))
+    after = {*config.end_ids, *([config.mask_id] if config.attention_block else [])}  # it may not have grown
+    assert all(set(r.token_ids[len(r.new_tokens) :]) <= after for r in results)
+    # About 93 % of the full set are; of four problems one may fail, of eight two, of twelve three.
+    assert solved >= 0.7 * len(items)
 
 
 @pytest.mark.slow
-def test_a_canvas_of_512_is_filled_with_ends_behind_the_answer(solver: ripple.Engine) -> None:
+def test_a_canvas_of_512_holds_nothing_behind_the_answer(solver: ripple.Engine) -> None:
     task = TASKS["words"]
-    items = task.test_items(2)
-    results = solver.generate([i.prompt for i in items], decoder="confidence", length=512, cache="dual")
-    for result in results:
-        assert 10 < len(result.new_tokens) < 200 and len(result.token_ids) == 512
-        assert set(result.token_ids[len(result.new_tokens) :]) <= set(solver.model.config.end_ids)
-    assert sum(task.score_many(items, [result.text for result in results])) >= 1
+    [item] = task.test_items(1)
+    config = solver.model.config
+    result = solver.generate(item.prompt, decoder="confidence", length=512, cache=cache_of(solver))
+    assert 10 < len(result.new_tokens) < 200 and len(result.token_ids) >= 512
+    behind = result.token_ids[len(result.new_tokens) :]
+    if config.attention_block is not None:  # the block with the end is full, and no further one was opened
+        first = behind.index(config.mask_id)
+        assert first < config.attention_block and set(behind[first:]) == {config.mask_id}
+        behind = behind[:first]
+    assert set(behind) <= set(config.end_ids)
+    assert task.score(item, result.text)
 
 
 def test_rps_needs_far_fewer_forwards_than_confidence(solver: ripple.Engine) -> None:
     prompts = [i.prompt for i in TASKS["words"].test_items(2)]
-    preset = "rps/dream" if solver.model.config.logit_shift else "rps/llada"
     fast, plain = (
-        sum(r.nfe for r in solver.generate(prompts, decoder=d, length=128, cache="dual"))
-        for d in (preset, "confidence")
+        sum(r.nfe for r in solver.generate(prompts, decoder=d, length=128, cache=cache_of(solver)))
+        for d in ("rps", "confidence:tau=0.9")
     )
     assert fast < 0.6 * plain
 

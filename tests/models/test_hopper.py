@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from ripple.models import attention_hopper, hopper
-from ripple.models.forward import Forward
+pytest.importorskip("triton", reason="Triton is not installed")
+from ripple.models.base import ForwardInputs
+from ripple.models.gpu import attention_hopper, hopper
 from tests.models.test_kernels import dense_attention
 
 HERE = Path(__file__).parent
@@ -34,29 +35,40 @@ def tensor_map(of: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], b
     return Map(of.data_ptr(), len(sizes), *((ctypes.c_int64 * 4)(*x) for x in (sizes, (2, *strides), box)))
 
 
-def wgmma(rows: int, sums: str, left: str, right: str, adds: str, upright: bool = False) -> str:
+def wgmma(rows: int, sums: str, left: str, right: str, accumulate: str, mn_major: bool = False) -> str:
     if left.endswith("[]"):
         return f"product_of_registers({sums}, {left[:-2]}, {right});"
-    return f"product_of_tiles({sums}, {left}, {right}, {adds});"
+    return f"product_of_tiles({sums}, {left}, {right}, {accumulate});"
+
+
+@pytest.fixture(scope="session")
+def header(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CPU's functions as a precompiled header."""
+    copy = Path(shutil.copy(HERE / "hopper_on_cpu.h", tmp_path_factory.mktemp("header")))
+    compile_cpp("-x", "c++-header", str(copy), "-o", f"{copy}.gch")
+    return copy
+
+
+def compile_cpp(*words: str) -> None:
+    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-fPIC", *words], check=True, timeout=120)
 
 
 @pytest.fixture
-def on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the kernels' Python side believe in a small Hopper GPU, and run its launches here."""
+def on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Replace the driver by a small Hopper GPU that runs launches on the CPU."""
 
     def compiled(name: str, text: str, device: torch.device, shared_bytes: int) -> Any:
         assert shared_bytes <= hopper.SHARED_BYTES
-        names, text = text.split((HERE.parents[1] / "src/ripple/models/hopper.cuh").read_text())
-        found = re.search(r"__cluster_dims__\((.*?)\)", text)
-        assert found is not None
+        names, text = text.split((HERE.parents[1] / "src/ripple/models/gpu/hopper.cuh").read_text())
+        cluster = re.search(r"__cluster_dims__\((.*?)\)", text)
+        assert cluster is not None
         run = (
             'extern "C" void run(int x, int y, int z, int threads, void** values)'
-            f" {{ run_grid({name}, {{x, y, z}}, {{{found[1]}}}, threads, values); }}\n"
+            f" {{ run_grid({name}, {{x, y, z}}, {{{cluster[1]}}}, threads, values); }}\n"
         )
         source, library = tmp_path / "kernel.cpp", tmp_path / f"{len(list(tmp_path.iterdir()))}.so"
-        source.write_text(f'#include "{HERE / "hopper_on_cpu.h"}"\n{names}{text}{run}')
-        flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
-        subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True, timeout=120)
+        source.write_text(f'#include "{request.getfixturevalue("header")}"\n{names}{text}{run}')
+        compile_cpp("-shared", str(source), "-o", str(library))
         return ctypes.CDLL(str(library)).run
 
     def launch(
@@ -67,8 +79,8 @@ def on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         shared_bytes: int,
         *values: Any,
     ) -> None:
-        held = [hopper._argument(value) for value in values]
-        kernel(*grid, n_threads, (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held)))
+        converted = [hopper._argument(value) for value in values]
+        kernel(*grid, n_threads, (ctypes.c_void_p * len(converted))(*map(ctypes.addressof, converted)))
 
     for name, stand_in in (
         ("compiled", compiled), ("launch", launch), ("tensor_map", tensor_map), ("wgmma", wgmma),
@@ -110,25 +122,25 @@ def test_attention_on_stored_keys_sees_what_it_may_see(
     own = torch.randint(1, w + 1, (s, g)) if g else None
     rows = torch.zeros(s, t, dtype=torch.int64)
     slots = torch.tensor([2, 0])[:s]
-    fwd = Forward(rows, rows, r, w, n_keys, None, hidden if g else None, own, rows[0, :1], slots=slots)
+    fwd = ForwardInputs(rows, rows, r, w, n_keys, None, hidden if g else None, own, rows[0, :1], slots=slots)
     k, v = torch.full(
         (2, 3, kv_heads, n_keys + 5, d), torch.nan
     ).bfloat16()  # others' slots, and beyond the end
     for c, n in enumerate(lengths):
         k[slots[c], :, :n], v[slots[c], :, :n] = torch.randn(2, kv_heads, int(n), d).bfloat16()
     qkv = torch.randn(s * t, (heads + 2 * kv_heads) * d).bfloat16()
-    found = attention_hopper.attend(qkv, k, v, slots, lengths, fwd, heads)
-    assert gap(found, dense_attention(qkv.float(), k.float(), v.float(), slots, lengths, fwd, heads)) < 1e-2
+    out = attention_hopper.attend(qkv, k, v, slots, lengths, fwd, heads)
+    assert gap(out, dense_attention(qkv.float(), k.float(), v.float(), slots, lengths, fwd, heads)) < 1e-2
 
 
 @needs_gcc
-def test_branches_meet_keys_where_the_product_left_them(on_cpu: None) -> None:
+def test_branches_read_keys_in_the_qkv_product(on_cpu: None) -> None:
     s, r, g, w, heads, kv_heads, d = 2, 70, 3, 8, 4, 2, 128
     t = r + g * w
     rows, slots = torch.zeros(s, t, dtype=torch.int64), torch.arange(s)
     lo = torch.randint(0, 50, (s, g * w))
     hidden, own = torch.stack([lo, lo + 9], dim=-1), torch.tensor([[8, 3, 1], [8, 8, 5]])
-    fwd = Forward(rows, rows, r, w, r, None, hidden, own, rows[0, :1])
+    fwd = ForwardInputs(rows, rows, r, w, r, None, hidden, own, rows[0, :1])
     qkv, lengths = torch.randn(s * t, (heads + 2 * kv_heads) * d).bfloat16(), torch.tensor([r, r - 9])
     keys, values = qkv.view(s, t, -1, d)[:, :r, heads:].transpose(1, 2).split(kv_heads, dim=1)
     out = torch.full((s * t, heads * d), 7.0).bfloat16()
@@ -139,12 +151,12 @@ def test_branches_meet_keys_where_the_product_left_them(on_cpu: None) -> None:
 
 
 @needs_gcc
-def test_a_canvas_gone_wrong_harms_no_other(on_cpu: None) -> None:
+def test_nan_in_one_canvas_reaches_no_other(on_cpu: None) -> None:
     t, d, n_keys = 5 + 3 * 4, 128, 130
     rows = torch.zeros(2, t, dtype=torch.int64)
     hidden, slots = torch.zeros(2, 12, 2, dtype=torch.int64), torch.tensor([0, 1])
     own, lengths = torch.full((2, 3), 4), torch.tensor([n_keys, n_keys])
-    fwd = Forward(rows, rows, 5, 4, n_keys, None, hidden, own, rows[0, :1], slots=slots)
+    fwd = ForwardInputs(rows, rows, 5, 4, n_keys, None, hidden, own, rows[0, :1], slots=slots)
     k, v = torch.randn(2, 2, 1, n_keys, d).bfloat16()
     qkv = torch.randn(2 * t, 3 * d).bfloat16()
     alone = attention_hopper.attend(qkv, k, v, slots, lengths, fwd, 1)[:t].clone()
@@ -164,11 +176,12 @@ def test_blocks_are_small_while_there_are_few(
     assert attention_hopper._build(torch.device("cpu"), n_rows, n_heads) == getattr(attention_hopper, build)
 
 
-def test_other_numbers_and_heads_are_left_to_the_other_kernel(on_cpu: None) -> None:
+def test_other_dtypes_heads_and_limits_are_left_to_the_other_kernel(on_cpu: None) -> None:
     keys, qkv = torch.zeros(1, 32, 256, 128).bfloat16(), torch.zeros(32, 96 * 128).bfloat16()
     assert attention_hopper.fits(qkv, keys)
     assert not attention_hopper.fits(qkv.float(), keys)
     assert not attention_hopper.fits(qkv, keys[..., :64])
+    assert not attention_hopper.fits(qkv, keys, limit=torch.ones(1, 32, dtype=torch.int64))
 
 
 @pytest.mark.parametrize(
@@ -188,5 +201,5 @@ def test_a_compiler_that_is_missing_or_too_old_leaves_the_work_to_triton(
             return 0
 
     monkeypatch.setattr(ctypes, "CDLL", Library)
-    found = hopper._compiler.__wrapped__()
-    assert (None if found is None else found.version) == expected
+    library = hopper._compiler.__wrapped__()
+    assert (None if library is None else library.version) == expected

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,15 +13,14 @@ import torch.nn.functional as F
 from ripple.caches import Cache, DualCache, NoCache, PrefixCache
 from ripple.decoders import Decoder, Lopa, Wino
 from ripple.engine.engine import Engine
-from ripple.engine.plan import Reading
-from ripple.engine.result import Settings
-from ripple.models.forward import Forward
+from ripple.engine.layout import AskLayout
+from ripple.models.base import ForwardInputs
 from ripple.models.shapes import SHAPES, random_network
 from ripple.models.transformer import Transformer, rms_norm
 
 pytest.importorskip("triton", reason="Triton is not installed")
-from ripple.models import attention_kernel, fast, kernels, skinny
-from ripple.models.fast import FastTransformer
+from ripple.models.gpu import attention_kernel, fast, kernels, skinny
+from ripple.models.gpu.fast import FastTransformer
 
 SMALL = {"d_model": 32, "n_layers": 2, "n_heads": 4, "head_dim": 16, "d_ff": 32, "vocab_size": 200}
 IDS = {"mask_id": 199, "end_ids": (198,), "max_positions": 256}
@@ -80,7 +81,7 @@ def test_a_product_that_rotates_equals_the_product_and_the_rotation(
     cos, sin = torch.randn(2, n_positions, d)
     stores = torch.zeros(2, 2, 3, k_heads, n_positions, d)  # [way, k or v, slots, ...]
     slots = torch.tensor([2, 0])[:n_canvases]
-    turns = [kernels.Rotation(pos, cos, sin, (k, v), slots, n_live, n_heads, in_fp32) for k, v in stores]
+    turns = [kernels.Rotation(pos, cos, sin, (k, v), slots, n_live, n_heads, d, in_fp32) for k, v in stores]
     fused = skinny.rotated_qkv(x, weight, bias, turns[0])
     plain = F.linear(x, weight, bias)
     kernels.rotate_and_store(plain, turns[1])
@@ -91,9 +92,40 @@ def test_a_product_that_rotates_equals_the_product_and_the_rotation(
     assert torch.equal(without, plain)
 
 
+@pytest.mark.parametrize("in_fp32", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rotary_dim", [16, 8])
+@pytest.mark.parametrize(("has_norms", "has_scale"), [(True, False), (False, True), (True, True)])
+def test_heads_are_normalised_rotated_in_part_and_scaled_as_by_the_plain_network(
+    dtype: torch.dtype, in_fp32: bool, rotary_dim: int, has_norms: bool, has_scale: bool
+) -> None:
+    n_heads, k_heads, d, n = 4, 2, 16, 6
+    qkv, pos = torch.randn(n, (n_heads + 2 * k_heads) * d).to(dtype), torch.arange(n)[None]
+    cos, sin = torch.randn(2, n, rotary_dim // 2).to(torch.float32 if in_fp32 else dtype).repeat(1, 1, 2)
+    norms = (torch.rand(d) + 0.5).to(dtype), (torch.rand(d) + 0.5).to(dtype)
+    scale = (torch.rand(n) + 1).to(dtype) if has_scale else None
+    q, k, v = qkv.view(n, -1, d).split([n_heads, k_heads, k_heads], dim=1)
+    model: Any = SimpleNamespace(config=SimpleNamespace(rope_fp32=in_fp32))
+    if has_norms:
+        q, k = rms_norm(q, norms[0], 1e-6), rms_norm(k, norms[1], 1e-6)
+    q, k = (Transformer._rotate(model, x, cos[:, None], sin[:, None]) for x in (q, k))
+    q = q if scale is None else q * scale[:, None, None]
+    expected = torch.cat([q, k, v], dim=1).clone()
+
+    stores, slots = torch.zeros(2, 1, k_heads, n, d, dtype=dtype), torch.zeros(1, dtype=torch.int64)
+    where = (pos, cos, sin, (stores[0], stores[1]), slots, n, n_heads, d, in_fp32)
+    rotation = kernels.Rotation(*where, norms if has_norms else None, 1e-6, scale)
+    assert not rotation.is_plain
+    kernels.rotate_and_store(qkv, rotation)
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2  # the interpreter cuts where bf16 rounds
+    assert close(qkv.view(n, -1, d), expected, tolerance)
+    assert close(stores[0, 0].transpose(0, 1), expected[:, n_heads : n_heads + k_heads], tolerance)
+    assert torch.equal(stores[1, 0].transpose(0, 1), v)
+
+
 def dense_attention(
     qkv: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slots: torch.Tensor, n_keys: torch.Tensor,
-    fwd: Forward, n_heads: int,
+    fwd: ForwardInputs, n_heads: int,
 ) -> torch.Tensor:  # fmt: skip
     """Attend row by row, from the definition of what a row sees."""
     s, t = fwd.pos.shape
@@ -104,9 +136,12 @@ def dense_attention(
             for h in range(n_heads):
                 kv, n = h * kv_heads // n_heads, int(n_keys[c])
                 keys, values = k[slots[c], kv, :n], v[slots[c], kv, :n]
+                if fwd.limit is not None:
+                    n = min(n, int(fwd.limit[c, row]))
+                    keys, values = keys[:n], values[:n]
                 if row >= r:
-                    assert fwd.hidden is not None and fwd.own_len is not None
-                    lo, hi = fwd.hidden[c, row - r].tolist()
+                    assert fwd.hide is not None and fwd.own_len is not None
+                    lo, hi = fwd.hide[c, row - r].tolist()
                     seen = (torch.arange(n) < lo) | (torch.arange(n) >= hi)
                     branch = (row - r) // w
                     own = slice(r + branch * w, r + branch * w + int(fwd.own_len[c, branch]))
@@ -120,9 +155,9 @@ def dense_attention(
     ("s", "r", "g", "w", "n", "kv_heads", "first"),
     [(2, 5, 3, 4, 70, 2, 0), (1, 33, 0, 0, 100, 1, 0), (2, 40, 2, 4, 40, 4, 40), (1, 8, 2, 33, 90, 1, 0)],
 )
-@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize(("split", "limited"), [(False, False), (True, False), (False, True), (True, True)])
 def test_attention_sees_what_it_may_see(
-    s: int, r: int, g: int, w: int, n: int, kv_heads: int, first: int, split: bool,
+    s: int, r: int, g: int, w: int, n: int, kv_heads: int, first: int, split: bool, limited: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(attention_kernel, "PROGRAMS_WANTED", 1000 if split else 1)
@@ -132,7 +167,10 @@ def test_attention_sees_what_it_may_see(
     hidden = torch.randint(10, 30, (s, g * w, 2))
     hidden[..., 1] = hidden[..., 0] + torch.randint(1, 9, (s, g * w))
     own_len = torch.randint(1, w + 1, (s, g)) if g else None
-    fwd = Forward(zeros, zeros, r, w, n, None, hidden if g else None, own_len, zeros[:, 0])
+    fwd = ForwardInputs(zeros, zeros, r, w, n, None, hidden if g else None, own_len, zeros[:, 0])
+    if limited:
+        fwd.limit = torch.randint(1, n + 1, (s, t))
+        fwd.limit[:, r:] -= 1  # a branch row may see its own branch only
     k, v = torch.randn(2, 3, kv_heads, n + 5, d)
     qkv = torch.randn(s * t, (h + 2 * kv_heads) * d)
     slots, n_keys = torch.tensor([2, 0])[:s], torch.tensor([n, n - 7])[:s]
@@ -160,19 +198,20 @@ def test_the_network_with_kernels_equals_the_plain_one(
     plain = random_network(config, torch.device("cpu"), torch.float32)
     with_kernels = FastTransformer(config, plain.weights)
     engine = Engine(plain)
-    sessions = [engine.submit(list(range(3, 3 + n)), Settings(decoder, 12, 4, cache)) for n in prompts]
+    how = {"decoder": decoder, "length": 12, "block": 4, "cache": cache}
+    requests = [engine.submit(list(range(3, 3 + n)), **how) for n in prompts]
     for _ in range(3):  # the opening forward, then some that look ahead
         engine.tick()
-        asking = [session for session in sessions if session.ask is not None]
+        asking = [request for request in requests if request.ask is not None]
         assert asking, "the decoder was done too soon to compare anything"
-        by_plain = hidden_of(engine, plain, [session.lay_out(packed=True) for session in asking])
-        by_fast = hidden_of(engine, with_kernels, [session.lay_out(packed=True) for session in asking])
+        by_plain = hidden_of(engine, plain, [request.build_layout("packed") for request in asking])
+        by_fast = hidden_of(engine, with_kernels, [request.build_layout("packed") for request in asking])
         assert close(by_fast, by_plain)
 
 
-def hidden_of(engine: Engine, model: Transformer, readings: list[Reading]) -> torch.Tensor:
-    before, engine.model = engine.model, model
+def hidden_of(engine: Engine, model: Transformer, layouts: list[AskLayout]) -> torch.Tensor:
+    before, engine.runner.model = engine.runner.model, model
     try:
-        return engine.hidden_states(readings)
+        return engine.runner.hidden_states(layouts)
     finally:
-        engine.model = before
+        engine.runner.model = before

@@ -29,7 +29,7 @@ def test_a_gpu_that_is_not_there_is_an_error(two_gpus: list[torch.device]) -> No
     assert two_gpus == []
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", ""])
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "", "meta", "cuda:99999999999", None, 1.5])
 def test_an_unknown_device_is_an_error(name: str) -> None:
     with pytest.raises(RippleError, match="use cpu, cuda, cuda:N or auto"):
         torch_device(name)

@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ripple.errors import RippleError, unknown
+from ripple.models.base import Model, ModelConfig
 from ripple.models.checkpoint import read_weights
 from ripple.models.config import read_config
+from ripple.models.families import FAMILIES
+from ripple.models.fp8 import FP8, check_fp8
 from ripple.models.hub import resolve
-from ripple.models.records import ModelConfig, Weights
-from ripple.models.transformer import Transformer
-from ripple.text import Text
+from ripple.models.quantization import is_fp8_checkpoint
+from ripple.tokenizer import Tokenizer
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "fp8": FP8}
 
 
 def load_model(
-    name_or_path: str | Path, device: str = "auto", dtype: str = "auto", fused: bool = True
-) -> tuple[Transformer, Text | None]:
-    """Load a folder or hub id; `auto` is the GPU in bfloat16 if there is one, else the CPU in float32."""
+    name_or_path: str | Path, device: str = "auto", dtype: str = "auto", fused: bool = True,
+    block_size: int | None = None,
+) -> tuple[Model, Tokenizer | None]:  # fmt: skip
+    """Load a folder or hub id; `auto` is the GPU in bfloat16 if there is one, else the CPU in float32.
+
+    An fp8 checkpoint is fp8 by itself.
+    """
     folder = resolve(name_or_path)
     target = torch_device(device)
-    config = read_config(folder)
+    config = read_config(folder, block_size)
     if dtype == "auto":
-        dtype = "bfloat16" if target.type == "cuda" else "float32"
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
-    weights = read_weights(folder, config, target, DTYPES[dtype])
-    return network(config, weights, fused), Text.load(folder, config)
+        usual = "bfloat16" if target.type == "cuda" else "float32"
+        dtype = "fp8" if is_fp8_checkpoint(folder) else usual
+    if dtype == "fp8" and not fused:
+        raise RippleError("fused=False reproduces the released code bit for bit, which fp8 cannot.")
+    weights = read_weights(folder, config, target, torch_dtype(dtype, target))
+    tokenizer = Tokenizer.load(folder, FAMILIES[config.family].tokenizer_class)
+    return network(config, weights, fused), tokenizer
 
 
-def network(config: ModelConfig, weights: Weights, fused: bool = True) -> Transformer:
-    """Return the network for these weights: with GPU kernels where they lie on a GPU and Triton is there."""
-    whole_tiles = config.head_dim >= 16 and config.head_dim.bit_count() == 1
-    on_gpu = weights.embed.device.type == "cuda"
-    if on_gpu and fused and whole_tiles and importlib.util.find_spec("triton"):
-        from ripple.models.fast import FastTransformer
+def network(config: ModelConfig, weights: Any, fused: bool = True) -> Model:
+    """Return the network that runs these weights, which lie as the config's family lays them out."""
+    return FAMILIES[config.family].network(config, weights, fused)
 
-        return FastTransformer(config, weights)
-    return Transformer(config, weights, fused)
+
+def torch_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Return the dtype of matrices that `--dtype` calls so, or say why a device has none of it."""
+    if name not in DTYPES:
+        raise unknown("dtype", name, DTYPES)
+    if DTYPES[name] == FP8:
+        check_fp8(device)
+    return DTYPES[name]
+
+
+def dtype_name(model: Model) -> str:
+    """Return a model's dtype as `--dtype` spells it."""
+    dtype = getattr(model, "matrix_dtype", model.dtype)  # a network of one dtype need not say so twice
+    return next(name for name, one in DTYPES.items() if one == dtype)
 
 
 def torch_device(name: str) -> torch.device:
@@ -50,7 +67,9 @@ def torch_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError:
+        if device.type not in ("cpu", "cuda", "mps"):
+            raise RuntimeError("a device that nothing here runs on")
+    except (RuntimeError, TypeError):
         raise RippleError(f"Unknown device {name!r}; use cpu, cuda, cuda:N or auto.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RippleError(f"Device {name!r} was asked for, but this machine has no usable CUDA GPU.")

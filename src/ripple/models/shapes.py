@@ -10,23 +10,12 @@ import dataclasses
 import torch
 
 from ripple.errors import unknown
-from ripple.models.checkpoint import empty_weights
-from ripple.models.load import network
-from ripple.models.records import ModelConfig
-from ripple.models.transformer import Transformer
+from ripple.models.base import Model, ModelConfig
+from ripple.models.dense import SCALE
+from ripple.models.families import FAMILIES
+from ripple.models.fp8 import FP8, check_layout, fill_quantised
 
-SHAPES = {
-    "llada-8b": ModelConfig(
-        family="llada", d_model=4096, n_layers=32, n_heads=32, n_kv_heads=32, head_dim=128, d_ff=12288,
-        vocab_size=126464, norm_eps=1e-5, rope_theta=500000.0, rope_fp32=True, qkv_bias=False,
-        tied_head=False, logit_shift=0, mask_id=126336, end_ids=(126081, 126348), max_positions=8192,
-    ),
-    "dream-7b": ModelConfig(
-        family="dream", d_model=3584, n_layers=28, n_heads=28, n_kv_heads=4, head_dim=128, d_ff=18944,
-        vocab_size=152064, norm_eps=1e-6, rope_theta=1000000.0, rope_fp32=False, qkv_bias=True,
-        tied_head=False, logit_shift=1, mask_id=151666, end_ids=(151643,), max_positions=8192,
-    ),
-}  # fmt: skip
+SHAPES = {name: shape for family in FAMILIES.values() for name, shape in family.shapes.items()}
 
 
 def shape_named(name: str, n_layers: int | None = None) -> ModelConfig:
@@ -37,16 +26,26 @@ def shape_named(name: str, n_layers: int | None = None) -> ModelConfig:
 
 
 @torch.inference_mode()
-def random_network(
-    config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
-) -> Transformer:
-    """Return a network with random weights, drawn on the device; states keep about unit variance."""
-    weights, tensors = empty_weights(config, device, dtype)
+def random_network(config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0) -> Model:
+    """Return a network with random weights, drawn on the device; states keep about unit variance.
+
+    With the dtype of e4m3 numbers it is an fp8 network: what the bf16 one of the same seed becomes.
+    """
+    family = FAMILIES[config.family]
+    weights, tensors = family.empty_weights(config, device, dtype)
+    if dtype == FP8:
+        check_layout(config.family, tensors)
     generator = torch.Generator(device).manual_seed(seed)
     for name, tensor in tensors.items():
+        if name.endswith(SCALE):  # comes with its matrix
+            continue
         if tensor.dim() == 1:
             tensor.fill_(0.0 if name.endswith("bias") else 1.0)
             continue
-        scale = 1.0 if tensor is weights.embed else tensor.shape[1] ** -0.5
-        tensor.normal_(0.0, scale, generator=generator)
-    return network(config, weights)
+        scale = 1.0 if name == family.format.embed else tensor.shape[1] ** -0.5
+        if tensor.dtype == FP8:
+            drawn = torch.empty(tensor.shape, device=device, dtype=torch.bfloat16)
+            fill_quantised(name, tensors, drawn.normal_(0.0, scale, generator=generator))
+        else:
+            tensor.normal_(0.0, scale, generator=generator)
+    return family.network(config, weights, True)

@@ -1,7 +1,7 @@
-"""The one network of the dense family: a Llama block without causality, with a few flags.
+"""The network of the dense families in plain torch: a Llama block without causality, with a few flags.
 
-It runs a `Forward` and returns the final hidden states of the rows that are read; `logits` projects
-them. Numerics follow the released code of each family, see `ModelConfig.rope_fp32`.
+Numerics follow the released code of each family, see `ModelConfig.rope_fp32`. A family with another
+feed-forward part subclasses it and overrides `feed_forward`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from ripple.models.attention import Visibility, attend_branches, attend_live, visibility
-from ripple.models.forward import Forward
-from ripple.models.kv import KVStore
-from ripple.models.records import LayerWeights, ModelConfig, Weights
+from ripple.models.attention import Masks, attend_branches, attend_live, attention_masks
+from ripple.models.base import ForwardInputs, ModelConfig
+from ripple.models.dense import LayerWeights, Weights
+from ripple.models.kv_store import KVStore
+from ripple.models.rotary import query_scales, rotary_tables
 
 Tensor = torch.Tensor
+Rotation = tuple[Tensor, Tensor, Tensor | None]  # cos, sin, and what queries are multiplied by
 
 
 class Transformer:
@@ -26,7 +28,8 @@ class Transformer:
         self.fused = fused
         self.device = weights.embed.device
         self.dtype = weights.embed.dtype
-        self._cos = self._sin = torch.empty(0, config.head_dim)
+        self.matrix_dtype = weights.layers[0].qkv.dtype
+        self._of_positions: Rotation | None = None
 
     @property
     def has_static_shapes(self) -> bool:
@@ -34,15 +37,15 @@ class Transformer:
         return False
 
     @torch.inference_mode()
-    def hidden(self, fwd: Forward, store: KVStore | None = None) -> Tensor:
-        """Run the forward; return the normalised hidden states [n_read, d] of the rows in `fwd.read`."""
-        cos, sin = self._rotation(fwd.pos)
-        seen = visibility(fwd)
-        x = self.weights.embed[fwd.ids]  # [S, T, d]
+    def hidden(self, inputs: ForwardInputs, store: KVStore | None = None) -> Tensor:
+        """Return the final, normalised hidden states [n_read, d] of the rows in `inputs.read`."""
+        cos, sin, scale = self._rotation(inputs.pos)
+        masks = attention_masks(inputs)
+        x = self.weights.embed[inputs.ids]  # [S, T, d]
         for number, layer in enumerate(self.weights.layers):
-            x = x + self._attention(number, layer, x, cos, sin, fwd, seen, store)
-            x = x + self._mlp(layer, x)
-        rows = x.reshape(-1, x.shape[-1])[fwd.read]
+            x = x + self._attention(number, layer, x, (cos, sin, scale), inputs, masks, store)
+            x = x + self.feed_forward(layer, x)
+        rows = x.reshape(-1, x.shape[-1])[inputs.read]
         return rms_norm(rows, self.weights.norm, self.config.norm_eps)
 
     @torch.inference_mode()
@@ -51,8 +54,8 @@ class Transformer:
         return F.linear(hidden, self.weights.head)
 
     def _attention(
-        self, number: int, layer: LayerWeights, x: Tensor, cos: Tensor, sin: Tensor,
-        fwd: Forward, seen: Visibility, store: KVStore | None,
+        self, number: int, layer: LayerWeights, x: Tensor, rotation: Rotation,
+        inputs: ForwardInputs, masks: Masks, store: KVStore | None,
     ) -> Tensor:  # fmt: skip
         c = self.config
         n_canvases, n_rows, _ = x.shape
@@ -60,63 +63,75 @@ class Transformer:
         widths = [c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim, c.n_kv_heads * c.head_dim]
         q, k, v = (
             part.view(n_canvases, n_rows, -1, c.head_dim).transpose(1, 2)  # [S, heads, T, D]
-            for part in self._linear(normed, layer.qkv, layer.qkv_bias, widths)
+            for part in self._products(layer, "qkv", normed, layer.qkv_bias, widths)
         )
+        if layer.q_norm is not None and layer.k_norm is not None:
+            q, k = rms_norm(q, layer.q_norm, c.norm_eps), rms_norm(k, layer.k_norm, c.norm_eps)
+        cos, sin, scale = rotation
         q, k = self._rotate(q, cos, sin), self._rotate(k, cos, sin)
+        if scale is not None:
+            q = q * scale
 
-        r = fwd.n_live
+        r = inputs.n_live
         keys, values = k[:, :, :r], v[:, :, :r]
-        if fwd.keep is not None:
-            assert store is not None, "a forward that keeps its keys needs a store"
-            store.write(number, fwd.keep, fwd.pos[:, :r], keys, values)
-        if fwd.slots is not None:
+        if inputs.store_slots is not None:
+            assert store is not None, "a forward that stores its keys needs a store"
+            store.write(number, inputs.store_slots, inputs.pos[:, :r], keys, values)
+        if inputs.slots is not None:
             assert store is not None, "a forward on frozen keys needs a store"
             keys, values = store.overlay(
-                number, fwd.slots, fwd.slots_in_order, fwd.pos[:, :r], keys, values, fwd.n_keys
+                number, inputs.slots, inputs.slots_in_order, inputs.pos[:, :r], keys, values, inputs.n_keys
             )
-        out = attend_live(q[:, :, :r], keys, values, seen)
-        if fwd.branch_len:
-            out_branch = attend_branches(q[:, :, r:], keys, values, k[:, :, r:], v[:, :, r:], seen)
+        out = attend_live(q[:, :, :r], keys, values, masks)
+        if inputs.branch_len:
+            out_branch = attend_branches(q[:, :, r:], keys, values, k[:, :, r:], v[:, :, r:], masks)
             out = torch.cat([out, out_branch], dim=2)
-        return F.linear(out.transpose(1, 2).reshape(n_canvases, n_rows, -1), layer.out)
+        return self.product(layer, "out", out.transpose(1, 2).reshape(n_canvases, n_rows, -1))
 
-    def _mlp(self, layer: LayerWeights, x: Tensor) -> Tensor:
-        normed = rms_norm(x, layer.mlp_norm, self.config.norm_eps)
-        gate, up = self._linear(normed, layer.gate_up, None, [self.config.d_ff, self.config.d_ff])
-        return F.linear(F.silu(gate) * up, layer.down)
+    def feed_forward(self, layer: LayerWeights, x: Tensor) -> Tensor:
+        """Return what a layer's feed-forward part adds to x [S, T, d]."""
+        return self.gated(layer, rms_norm(x, layer.mlp_norm, self.config.norm_eps))
 
-    def _linear(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None, widths: list[int]
+    def gated(self, layer: LayerWeights, x: Tensor) -> Tensor:
+        """Return the gated product of normalised rows."""
+        d_ff = layer.down.shape[1]
+        gate, up = self._products(layer, "gate_up", x, None, [d_ff, d_ff])
+        return self.product(layer, "down", F.silu(gate) * up)
+
+    def product(self, layer: LayerWeights, name: str, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return x @ W.T + bias for one of a layer's matrices."""
+        return F.linear(x, getattr(layer, name), bias)
+
+    def _products(
+        self, layer: LayerWeights, name: str, x: Tensor, bias: Tensor | None, widths: list[int]
     ) -> tuple[Tensor, ...]:
         """Multiply by a stack of matrices, all at once or one by one."""
         if self.fused:
-            return torch.split(F.linear(x, weight, bias), widths, dim=-1)
+            return torch.split(self.product(layer, name, x, bias), widths, dim=-1)
+        weight: Tensor = getattr(layer, name)
         biases = (None,) * len(widths) if bias is None else torch.split(bias, widths)
         return tuple(F.linear(x, w, b) for w, b in zip(torch.split(weight, widths), biases, strict=True))
 
-    def _rotation(self, pos: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cos and sin [S, 1, T, head_dim] of the rows."""
-        cos, sin = self._tables()
-        return cos[pos][:, None], sin[pos][:, None]
+    def _rotation(self, pos: Tensor) -> Rotation:
+        """Return cos and sin [S, 1, T, rotary_dim] of the rows, and their queries' scale [S, 1, T, 1]."""
+        cos, sin, scale = self._tables()
+        return cos[pos][:, None], sin[pos][:, None], None if scale is None else scale[pos][:, None, :, None]
 
-    def _tables(self) -> tuple[Tensor, Tensor]:
-        """Return cos and sin [positions, head_dim], computed once."""
-        if len(self._cos) == 0:
-            n = max(self.config.max_positions, 1)
-            half = torch.arange(0, self.config.head_dim, 2, dtype=torch.int64).float() / self.config.head_dim
-            inverse = 1.0 / (self.config.rope_theta**half)
-            angle = torch.arange(n).float()[:, None] * inverse
-            angle = torch.cat([angle, angle], dim=-1).to(self.device)
-            kept = torch.float32 if self.config.rope_fp32 else self.dtype
-            self._cos, self._sin = angle.cos().to(kept), angle.sin().to(kept)
-        return self._cos, self._sin
+    def _tables(self) -> Rotation:
+        """Return cos and sin [positions, rotary_dim] and the scale of queries [positions], computed once."""
+        if self._of_positions is None:
+            config = self.config
+            tables = rotary_tables(config, self.device, torch.float32 if config.rope_fp32 else self.dtype)
+            self._of_positions = (*tables, query_scales(config, self.device, self.dtype))
+        return self._of_positions
 
     def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Rotate half-split pairs, in fp32 or in the activation dtype as the family's code does."""
-        y = x.float() if self.config.rope_fp32 else x
+        n = cos.shape[-1]
+        y = (x.float() if self.config.rope_fp32 else x)[..., :n]
         first, second = y.chunk(2, dim=-1)
-        y = y * cos + torch.cat([-second, first], dim=-1) * sin
-        return y.to(x.dtype)
+        y = (y * cos + torch.cat([-second, first], dim=-1) * sin).to(x.dtype)
+        return y if n == x.shape[-1] else torch.cat([y, x[..., n:]], dim=-1)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,6 +1,6 @@
-"""Kernels in CUDA for Hopper GPUs: compiled at run time, told of matrices for the copy engine, launched.
+"""CUDA kernels for Hopper GPUs: compiled at run time (NVRTC), given tensor maps, launched.
 
-What these kernels use is out of Triton's reach: multiprocessors that read each other's memory. The compiler
+They use what Triton does not offer: clusters of blocks that read each other's shared memory. The compiler
 comes with torch; nothing is built when Ripple is installed.
 """
 
@@ -16,10 +16,11 @@ import torch
 
 Tensor = torch.Tensor
 SHARED_BYTES = 232_448  # of a multiprocessor, for one block
-BF16, SWIZZLE_128, PROMOTE_256 = 9, 3, 3  # of the driver's tensor maps
-MOST_SHARED = 8  # the driver's name for the limit of a kernel's shared memory
-CLUSTER_SIZE = 4  # and for that property of a launch
-KNOWS_HOPPER = 12  # the first version of the compiler that does
+# The driver's enumerators.
+BF16, SWIZZLE_128, PROMOTE_256 = 9, 3, 3  # of tensor maps
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+MIN_NVRTC_MAJOR = 12  # the first that compiles for Hopper
 
 
 @lru_cache(maxsize=8)
@@ -36,7 +37,7 @@ def n_multiprocessors(device: torch.device) -> int:
 
 
 def source(name: str, **defined: object) -> str:
-    """Return the text of a kernel with these names defined."""
+    """Return the source of a kernel with these names defined."""
     here = Path(__file__).parent
     texts = [(here / file).read_text(encoding="utf-8") for file in ("hopper.cuh", f"{name}.cu")]
     return "".join(f"#define {key} {value}\n" for key, value in defined.items()) + "".join(texts)
@@ -48,12 +49,12 @@ def compiled(name: str, text: str, device: torch.device, shared_bytes: int) -> c
     with torch.cuda.device(device):
         _check(driver.cuModuleLoadData(ctypes.byref(module), machine_code(text)))
         _check(driver.cuModuleGetFunction(ctypes.byref(kernel), module, name.encode()))
-        _check(driver.cuFuncSetAttribute(kernel, MOST_SHARED, shared_bytes))
+        _check(driver.cuFuncSetAttribute(kernel, MAX_DYNAMIC_SHARED, shared_bytes))
     return kernel
 
 
 def machine_code(text: str) -> bytes:
-    """Return what a Hopper GPU runs for a CUDA source."""
+    """Return the machine code (cubin) of a CUDA source for Hopper."""
     nvrtc, program, size = _compiler(), ctypes.c_void_p(), ctypes.c_size_t()
     assert nvrtc is not None, "is_hopper says whether there is a compiler"
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"ripple.cu", 0, None, None))
@@ -73,40 +74,42 @@ def machine_code(text: str) -> bytes:
 
 
 def tensor_map(of: Tensor, sizes: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> Any:
-    """Describe boxes of a bf16 tensor to the bulk copy engine.
+    """Return the descriptor with which bulk copies read boxes of a bf16 tensor.
 
-    Sizes and box are in numbers, fastest dimension first; strides in bytes, that of the first left out.
+    Sizes and box are in elements, fastest dimension first; strides in bytes, that of the first left out.
     """
     n, map_bytes, alignment = len(sizes), 128, 64
     memory = (ctypes.c_char * (map_bytes + alignment))()
-    found = (ctypes.c_char * map_bytes).from_buffer(memory, -ctypes.addressof(memory) % alignment)
+    aligned = (ctypes.c_char * map_bytes).from_buffer(memory, -ctypes.addressof(memory) % alignment)
     wide, narrow = ctypes.c_uint64 * n, ctypes.c_uint32 * n
     _check(
         _driver().cuTensorMapEncodeTiled(
-            found, BF16, n, ctypes.c_void_p(of.data_ptr()), wide(*sizes), wide(*strides), narrow(*box),
+            aligned, BF16, n, ctypes.c_void_p(of.data_ptr()), wide(*sizes), wide(*strides), narrow(*box),
             narrow(*[1] * n), 0, SWIZZLE_128, PROMOTE_256, 0,
         )
     )  # fmt: skip
-    return found
+    return aligned
 
 
 def launch(
     kernel: ctypes.c_void_p, device: torch.device, grid: Sequence[int], n_threads: int, shared_bytes: int,
     *values: Any,
 ) -> None:  # fmt: skip
-    """Queue a kernel on the current stream; values are tensor maps, tensors, whole numbers and floats."""
-    held = [_argument(value) for value in values]
-    arguments = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+    """Launch a kernel on the current stream; values are tensor maps, tensors, whole numbers and floats."""
+    converted = [_argument(value) for value in values]
+    arguments = (ctypes.c_void_p * len(converted))(*map(ctypes.addressof, converted))
     stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
     _check(_driver().cuLaunchKernel(kernel, *grid, n_threads, 1, 1, shared_bytes, stream, arguments, None))
 
 
 def n_clusters(kernel: ctypes.c_void_p, size: int, n_threads: int, shared_bytes: int) -> int:
-    """Return how many clusters of a kernel can run at once."""
-    cluster, found = _Attribute(CLUSTER_SIZE, 0, (1, 1, size)), ctypes.c_int()
-    how = _Launch((1, 1, size, n_threads, 1, 1), shared_bytes, None, ctypes.pointer(cluster), 1)
-    _check(_driver().cuOccupancyMaxActiveClusters(ctypes.byref(found), kernel, ctypes.byref(how)))
-    return found.value
+    """Return how many clusters of a kernel can be resident at once."""
+    cluster, count = _Attribute(CLUSTER_DIMENSION, 0, (1, 1, size)), ctypes.c_int()
+    launch_config = _LaunchConfig(
+        (1, 1, size, n_threads, 1, 1), shared_bytes, None, ctypes.pointer(cluster), 1
+    )
+    _check(_driver().cuOccupancyMaxActiveClusters(ctypes.byref(count), kernel, ctypes.byref(launch_config)))
+    return count.value
 
 
 class _Attribute(ctypes.Structure):
@@ -115,7 +118,7 @@ class _Attribute(ctypes.Structure):
     _fields_ = [("name", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16)]
 
 
-class _Launch(ctypes.Structure):
+class _LaunchConfig(ctypes.Structure):
     """The driver's CUlaunchConfig."""
 
     _fields_ = [
@@ -127,24 +130,24 @@ class _Launch(ctypes.Structure):
     ]
 
 
-def wgmma(rows: int, sums: str, left: str, right: str, adds: str, upright: bool = False) -> str:
-    """Return the statement that adds a product of 64 x 16 and 16 x rows numbers to `sums`, [rows / 2].
+def wgmma(rows: int, sums: str, left: str, right: str, accumulate: str, mn_major: bool = False) -> str:
+    """Return the statement that adds a product of 64 x 16 and 16 x rows elements to `sums`, [rows / 2].
 
     `left` is an array of 4 registers if it ends in [], else the descriptor of a tile, as `right` is. The
-    product overwrites the sums where `adds` is 0.
+    product overwrites the sums where `accumulate` is 0. `mn_major`: `right` lies across the inner dimension.
     """
     n = rows // 2
     operands = [f'"+f"({sums}[{i}])' for i in range(n)]
     registers = [f'"r"({left[:-2]}[{i}])' for i in range(4)] if left.endswith("[]") else [f'"l"({left})']
     a = ", ".join(f"%{n + i}" for i in range(len(registers)))
     b = n + len(registers)
-    transposed = f"{int(upright)}" if len(registers) == 4 else f"0, {int(upright)}"
+    transposed = f"{int(mn_major)}" if len(registers) == 4 else f"0, {int(mn_major)}"
     return (
         f'asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; '
         f"wgmma.mma_async.sync.aligned.m64n{rows}k16.f32.bf16.bf16 "
         f"{{{', '.join(f'%{i}' for i in range(n))}}}, {f'{{{a}}}' if len(registers) == 4 else a}, %{b}, "
         f'p, 1, 1, {transposed}; }}" : {", ".join(operands)} : '
-        f'{", ".join(registers)}, "l"({right}), "r"({adds}));'
+        f'{", ".join(registers)}, "l"({right}), "r"({accumulate}));'
     )
 
 
@@ -163,18 +166,21 @@ def _driver() -> ctypes.CDLL:
 
 @lru_cache(maxsize=1)
 def _compiler() -> ctypes.CDLL | None:
-    """Find the compiler that torch comes with, or one that the system knows."""
+    """Return NVRTC as torch ships it or as the system has it, or None where neither is new enough."""
     version = (torch.version.cuda or "0").split(".")[0]
     packages = Path(torch.__file__).parent.parent / "nvidia"
-    brought_along = sorted(map(str, packages.glob(f"*/lib/libnvrtc.so.{version}")))
-    for name in (*brought_along, f"libnvrtc.so.{version}", "libnvrtc.so"):
+    shipped = sorted(map(str, packages.glob(f"*/lib/libnvrtc.so.{version}")))
+    for name in (*shipped, f"libnvrtc.so.{version}", "libnvrtc.so"):
         try:
-            found = ctypes.CDLL(name)
+            library = ctypes.CDLL(name)
         except OSError:
             continue
         major, minor = ctypes.c_int(), ctypes.c_int()
-        if found.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0 and major.value >= KNOWS_HOPPER:
-            return found
+        if (
+            library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0
+            and major.value >= MIN_NVRTC_MAJOR
+        ):
+            return library
     return None
 
 

@@ -1,0 +1,1 @@
+"""The GPU path of the dense network: Triton and CUDA kernels of our own."""
