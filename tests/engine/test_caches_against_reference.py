@@ -9,7 +9,12 @@ import pytest
 
 import ripple
 from ripple.caches import Cache
-from tests.reference.cached import forward, reference_cached_confidence, reference_dkv_confidence
+from tests.reference.cached import (
+    forward,
+    reference_cached_confidence,
+    reference_dkv_confidence,
+    reference_fast_dllm_dream,
+)
 from tests.reference.model import ReferenceModel
 
 SHAPES = ((24, 8), (20, 7), (16, 16))
@@ -45,6 +50,29 @@ def test_tokens_and_nfe_equal_the_literal_caches(
     assert (result.token_ids, result.nfe) == expected
 
 
+@pytest.mark.parametrize("cache", ["prefix", "dual"])
+@pytest.mark.parametrize("tau", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_switch_matches_fast_dllm_where_rows_predict_the_next_token(
+    engines: dict[str, ripple.Engine], models: dict[str, ReferenceModel], cache: str, tau: float, seed: int
+) -> None:
+    prompt, (length, block) = prompt_of(seed), SHAPES[seed % len(SHAPES)]
+    expected = reference_fast_dllm_dream(models["dream"], prompt, length, block, cache, tau)
+    how = {"decoder": ripple.Confidence(tau=tau), "length": length, "block": block}
+    matched = engines["dream"].generate(prompt, cache=f"{cache}:match_fast_dllm_first=true", **how)
+    assert (matched.token_ids, matched.nfe) == expected
+
+
+def test_the_switch_differs_from_the_usual_way(engines: dict[str, ripple.Engine]) -> None:
+    how = {"decoder": "confidence", "length": 24, "block": 8}
+    pairs = [
+        [engines["dream"].generate(prompt_of(seed), cache=cache, **how).token_ids for cache in caches]
+        for seed in range(12)
+        for caches in [("dual", "dual:match_fast_dllm_first=true")]
+    ]
+    assert sum(one != other for one, other in pairs) >= 3
+
+
 @pytest.mark.parametrize("refresh", [3, 8])
 @pytest.mark.parametrize("seed", range(24))
 def test_tokens_nfe_and_live_rows_equal_the_literal_delayed_cache(
@@ -53,14 +81,14 @@ def test_tokens_nfe_and_live_rows_equal_the_literal_delayed_cache(
     length, block = SHAPES[seed % len(SHAPES)]
     expected = reference_dkv_confidence(models[family], prompt_of(seed), length, block, refresh, tau=0.8)
     policy = ripple.DkvCache(refresh=refresh)
-    settings = ripple.Settings(ripple.Confidence(tau=0.8), length, block, policy)
-    session, n_rows = engine.submit(prompt_of(seed), settings), 0
-    n_rows = len(session.canvas.ids)  # the first tick admits and opens
+    settings = ripple.Options(ripple.Confidence(tau=0.8), length, block, policy)
+    request, n_rows = engine.submit(prompt_of(seed), settings), 0
+    n_rows = len(request.canvas.ids)  # the first tick admits and opens
     engine.tick()
-    while session.finish is None:
-        n_rows += len(session.lay_out(packed=True).base.strip.pos)
+    while request.finish is None:
+        n_rows += len(request.build_layout("packed").base.row.pos)
         engine.tick()
-    result = session.result()
+    result = request.result()
     assert (result.token_ids, result.nfe, n_rows) == expected
 
 

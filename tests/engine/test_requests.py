@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ripple
-from ripple.caches import cache
-from ripple.decoders import DECODERS, decoder
-from ripple.engine.engine import Engine
-from ripple.engine.result import Settings
-from ripple.models.kv import KVStore
-from ripple.models.random import write_random_checkpoint
+from ripple.decoders import DECODERS
+from ripple.models.random_checkpoint import write_random_checkpoint
+from tests.conftest import with_filter
 
 
 @pytest.fixture(scope="module", params=["llada", "dream"])
@@ -21,7 +20,7 @@ def talker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """An engine whose checkpoint has a tokenizer."""
     folder = tmp_path_factory.mktemp(request.param)
     write_random_checkpoint(folder, request.param, seed=2, vocab_size=340, d_model=32, n_heads=2, d_ff=64)
-    return ripple.load(folder, device="cpu", dtype="float32", queue_limit=8)
+    return ripple.load(with_filter(folder), device="cpu", dtype="float32", queue_limit=8)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -52,12 +51,12 @@ def test_a_stream_that_is_dropped_leaves_nothing_behind(talker: ripple.Engine) -
 
 
 def test_prompts_may_be_text_ids_or_messages(talker: ripple.Engine) -> None:
-    ids = talker.text.encode("Hello")
+    ids = talker.tokenizer.encode("Hello")
     how = {"decoder": "confidence", "length": 16, "block": 8}
     assert talker.generate("Hello", **how).token_ids == talker.generate(ids, **how).token_ids
     messages = [{"role": "user", "content": "Hello"}]
     chat = talker.generate(messages, **how)
-    assert chat.prompt_tokens == len(talker.text.encode_chat(messages)) > len(ids)
+    assert chat.prompt_tokens == len(talker.tokenizer.encode_chat(messages)) > len(ids)
     several = talker.generate(["Hello", ids, messages], **how)
     assert [r.prompt_tokens for r in several] == [len(ids), len(ids), chat.prompt_tokens]
 
@@ -74,8 +73,8 @@ def test_generation_can_stop_at_the_first_end_token(
     monkeypatch.setattr(talker.model, "config", dataclasses.replace(config, end_ids=(end,)))
     stopped = talker.generate("Hello", **how, stop_at_end=True)
     unstopped = talker.generate("Hello", **how)
-    assert unstopped.finish == "length" and unstopped.token_ids == full.token_ids
-    assert stopped.finish == "end" and stopped.nfe < unstopped.nfe
+    assert unstopped.finish == "end" and unstopped.is_full and unstopped.token_ids == full.token_ids
+    assert stopped.finish == "end" and not stopped.is_full and stopped.nfe < unstopped.nfe
     assert stopped.new_tokens == unstopped.new_tokens and stopped.new_tokens[-1] == end
     assert config.mask_id in stopped.token_ids
 
@@ -92,7 +91,7 @@ def test_generation_can_stop_at_a_string(talker: ripple.Engine) -> None:
 
 
 def test_a_cancelled_request_leaves_between_ticks(talker: ripple.Engine) -> None:
-    settings = ripple.Settings(ripple.Default(), 32, 8, ripple.DualCache())
+    settings = ripple.Options(ripple.Default(), 32, 8, ripple.DualCache())
     stays, goes = talker.submit([5, 6], settings), talker.submit([7, 8], settings)
     talker.tick()
     goes.cancel()
@@ -108,14 +107,45 @@ def test_a_cancelled_request_leaves_between_ticks(talker: ripple.Engine) -> None
 
 
 def test_the_queue_has_a_limit(talker: ripple.Engine) -> None:
-    settings = ripple.Settings(ripple.Default(), 8, 8)
+    settings = ripple.Options(ripple.Default(), 8, 8)
     waiting = [talker.submit([5], settings) for _ in range(8)]
     with pytest.raises(ripple.QueueFull, match="8 requests are waiting"):
         talker.submit([5], settings)
-    for session in waiting:
-        session.cancel()
+    for request in waiting:
+        request.cancel()
     talker.tick()
     assert talker.n_waiting == 0
+
+
+def test_requests_that_are_queued_can_be_drained_once_more_or_after_their_end(talker: ripple.Engine) -> None:
+    request = talker.submit([5], length=8)
+    assert list(talker.drain([request])) == [request] == list(talker.drain([request]))
+
+
+@pytest.mark.parametrize(
+    "wants", [None, 3, ripple.Wants(top=0), ripple.Wants(top=999), ripple.Wants(top=1.5)]
+)  # type: ignore[arg-type]
+def test_a_decoder_says_properly_what_it_wants(engines: dict[str, ripple.Engine], wants: Any) -> None:
+    decoder = type("Odd", (ripple.Confidence,), {"wants": wants})()
+    with pytest.raises(ripple.RippleError, match=r"A decoder('s wants must be Wants| may want 1 to 255)"):
+        engines["llada"].submit([1], decoder=decoder, length=8)
+    assert engines["llada"].n_waiting == 0
+
+
+@pytest.mark.parametrize("fused", ["no", None, 1])
+def test_fused_is_a_flag(folders: dict[str, Path], fused: Any) -> None:
+    with pytest.raises(ripple.RippleError, match="fused must be true or false"):
+        ripple.load(folders["llada"], device="cpu", fused=fused)
+
+
+def test_a_request_that_is_queued_in_another_engine_is_refused(
+    talker: ripple.Engine, engine: ripple.Engine
+) -> None:
+    request = engine.submit([5], length=8)
+    with pytest.raises(ripple.RippleError, match=f"Request {request.number} is queued in another engine"):
+        list(talker.drain([request]))
+    engine.tick()
+    assert engine.n_live == engine.n_waiting == 0
 
 
 def test_more_prompts_than_the_queue_holds_are_fed_in(talker: ripple.Engine) -> None:
@@ -135,13 +165,13 @@ def test_nan_logits_end_the_request_with_one_sentence(
 ) -> None:
     broken = ripple.load(folders[family], device="cpu", dtype="float32")
     broken.model.weights.norm[3] = float("nan")
-    with pytest.raises(ripple.RippleError, match=r"Forward 0 of request \d+: .*not finite"):
+    with pytest.raises(ripple.RippleError, match=r"Request \d+, decoder .*, forward 1: .*not finite"):
         broken.generate([1, 2], decoder=name, length=8, block=4)
     assert broken.n_live == 0
 
 
 def test_a_broken_request_does_not_take_its_neighbours_down(engine: ripple.Engine) -> None:
-    settings = ripple.Settings(ripple.Confidence(), 16, 8)
+    settings = ripple.Options(ripple.Confidence(), 16, 8)
     good, bad = engine.submit([1, 2], settings), engine.submit([3, 4], settings)
     engine.tick()
     bad.fail("test")
@@ -175,17 +205,29 @@ BAD = [
     ([1, True], {}, "whole numbers"),
     ("text", {}, "no tokenizer"),
     (7, {}, "A prompt is"),
-    ([1], {"length": 0}, "length must be a whole number of at least 1, got 0"),
+    ([1], {"length": 0}, "length must be a whole number of at least 1 or none, got 0"),
     ([1], {"length": -5}, "length must be"),
     ([1], {"block": 0}, "block must be"),
     ([1], {"length": 8, "block": 9}, "block must not exceed length 8, got 9"),
     ([1], {"length": 5000}, "exceed the model's 1024 positions"),
     ([1], {"cache": "duall"}, "Did you mean 'dual'"),
-    ([1], {"lookahead": "pack"}, "Did you mean 'packed'"),
+    ([1], {"lookahead": "pack"}, "did you mean 'packed'"),
     ([1], {"decoder": "confidense"}, "Did you mean 'confidence'"),
     ([1], {"temperature": -1.0}, "temperature"),
     ([1], {"temperature": float("nan")}, "temperature"),
     ([1], {"seed": -1}, "seed"),
+    ([1], {"cache": None}, "cache must be a name such as 'dual' or a cache object, got None"),
+    ([1], {"temperature": "x"}, "temperature must be a number of at least 0, got 'x'"),
+    ([1], {"temperature": float("inf")}, "temperature must be a finite number"),
+    ([1], {"stop": None}, "stop must be a list"),
+    ([1], {"stop": [3]}, "stop must be a list"),
+    ([1], {"stop_at_end": "no"}, "stop_at_end must be true or false, got 'no'"),
+    ([1], {"trace": "x.jsonl"}, "trace must be true or false"),
+    ([1], {"decoder": ripple.RPS}, r"write RPS\(\)"),
+    ([1], {"decoder": 3}, "decoder must be a name"),
+    ([1], {"lenght": 3}, "Did you mean 'length'"),
+    (np.zeros((2, 2, 2), dtype=int), {}, "one dimension"),
+    (np.array([1.5]), {}, "whole numbers"),
     ([1], {"stop": [""]}, "stop"),
 ]
 
@@ -205,35 +247,11 @@ def test_a_prompt_with_mask_tokens_is_refused(engine: ripple.Engine) -> None:
         engine.generate([1, engine.model.config.mask_id], length=8, block=8)
 
 
-def test_numpy_token_ids_are_accepted(engine: ripple.Engine) -> None:
+def test_arrays_and_tensors_are_prompts(engine: ripple.Engine) -> None:
     how = {"decoder": "confidence", "length": 8, "block": 8}
-    assert (
-        engine.generate(list(np.array([1, 2])), **how).token_ids == engine.generate([1, 2], **how).token_ids
-    )
-
-
-def test_requests_that_come_together_move_the_key_store_once(
-    talker: ripple.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = Engine(talker.model, max_batch=5)
-    sizes = []
-    reserve = KVStore.reserve
-
-    def watched(store: KVStore, *room: int) -> None:
-        before = store.k.data_ptr()
-        reserve(store, *room)
-        if store.k.data_ptr() != before:
-            sizes.append(store.k.shape[1])
-
-    monkeypatch.setattr(KVStore, "reserve", watched)
-    settings = Settings(decoder("confidence"), 16, 8, cache("prefix"))
-    for _ in range(2):
-        sessions = [engine.submit([1, 2, 3], settings) for _ in range(5)]
-        sessions[0].cancel()
-        while any(session.finish is None for session in sessions):
-            engine.tick()
-    assert sizes == [4], "no slot for the one who left"
-    for _ in range(9):
-        engine.submit([1, 2, 3], settings)
-    engine.tick()
-    assert sizes == [4, 5], "never more slots than requests are decoded at a time"
+    plain = engine.generate([1, 2], **how).token_ids
+    for prompt in (list(np.array([1, 2])), np.array([1, 2]), torch.tensor([1, 2]), (1, 2)):
+        assert engine.generate(prompt, **how).token_ids == plain
+    for prompts in (np.array([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 4]]), [np.array([1, 2]), [3, 4]]):
+        many = engine.generate(prompts, **how)
+        assert [len(many), many[0].token_ids] == [2, plain]

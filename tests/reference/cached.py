@@ -88,6 +88,33 @@ def reference_cached_confidence(
     return ids[len(prompt) :], nfe
 
 
+def reference_fast_dllm_dream(
+    model: ReferenceModel, prompt: list[int], length: int, block: int, cache: str, tau: float
+) -> tuple[list[int], int]:
+    """Fast-dLLM's released way for models with a logit shift; return the response and the forwards.
+
+    The opening forward of a block commits the block's first token and nothing else. All further forwards feed
+    the block from its first position on, and with the prefix cache all that follows; everything before,
+    the row that predicted the first token included, keeps the keys of the opening.
+    """
+    mask, shift = model.mask_id, model.shift
+    ids, nfe = list(prompt) + [mask] * length, 0
+    n = len(ids)
+    for start in range(len(prompt), n, block):
+        stop = min(start + block, n)
+        logits, frozen = forward(model, ids, list(range(n)), None)
+        nfe += 1
+        row = logits[start - shift].astype(np.float64)
+        row[mask] = -np.inf
+        ids[start] = int(row.argmax())
+        live = list(range(start, n if cache == "prefix" else stop))
+        while any(ids[p] == mask for p in range(start, stop)):
+            logits, _ = forward(model, ids, live, frozen)
+            nfe += 1
+            commit_confident(ids, start, stop, logits, live, shift, mask, tau)
+    return ids[len(prompt) :], nfe
+
+
 def commit_confident(
     ids: list[int], start: int, stop: int, logits: Any, live: list[int], shift: int, mask: int, tau: float
 ) -> list[int]:

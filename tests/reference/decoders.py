@@ -2,7 +2,7 @@
 
 These are the oracle of `tests/decoders/test_against_reference.py`. They share no code with `ripple`: plain
 lists, explicit loops, one canvas per forward, float64 probabilities. They are slow on purpose and meant to be
-read beside `decoders.md` and Algorithm 1 of the paper.
+read beside the papers.
 
 Common terms:
 
@@ -107,6 +107,8 @@ def commit_best(probs: Probs, k: int, order: str) -> list[int]:
         ranked = by_confidence(probs)
     elif order == "entropy":
         ranked = sorted(sorted(probs), key=lambda i: entropy(probs[i]))
+    elif order == "left":
+        ranked = sorted(probs)
     else:
         raise ValueError(order)
     return ranked[:k]
@@ -120,17 +122,18 @@ def commit_confidence(probs: Probs, tau: float) -> list[int]:
     return chosen
 
 
-def commit_factor(probs: Probs, f: float, stock_tail: bool = False) -> list[int]:
+def commit_factor(probs: Probs, f: float, match_fast_dllm_tail: bool = False) -> list[int]:
     """Largest n with (n + 1)(1 - c_(n)) < f, at least 1.
 
-    `stock_tail`: Fast-dLLM also commits the last masked position if its scan got that far, passed or failed.
+    `match_fast_dllm_tail`: Fast-dLLM also commits the last masked position if its scan got that far,
+    passed or failed.
     """
     ranked = by_confidence(probs)
     accepted = 1
     for n in range(2, len(ranked) + 1):
         c = confidence(probs[ranked[n - 1]])
         if not (n + 1) * (1 - c) < f:
-            if stock_tail and n == len(ranked):
+            if match_fast_dllm_tail and n == len(ranked):
                 accepted = n
             break
         accepted = n
@@ -267,10 +270,12 @@ def reference_factor(
     mask_id: int,
     *,
     f: float,
-    stock_tail: bool = False,
+    match_fast_dllm_tail: bool = False,
 ) -> Result:
     """Section 1.3."""
-    return decode_with_rule(logits, prompt, length, block, mask_id, lambda p: commit_factor(p, f, stock_tail))
+    return decode_with_rule(
+        logits, prompt, length, block, mask_id, lambda p: commit_factor(p, f, match_fast_dllm_tail)
+    )
 
 
 def reference_frechet(
@@ -484,6 +489,7 @@ def reference_ete(
     target: float,
     k: int,
     span: int,
+    late: float = 0.0,
     notes: Counter[str] | None = None,
 ) -> Result:
     """Section 1.8, "ETE-style": exploit by the factor condition across blocks, explore near a confidence."""
@@ -523,7 +529,14 @@ def reference_ete(
 
             # Explore.
             masked = masked_in(canvas, start, wide_stop, mask_id)
-            nearest = sorted(masked, key=lambda i: abs(confidence(look[i]) - target))
+
+            def distance(
+                i: int, start: int = start, stop: int = wide_stop, look: list[np.ndarray] = look
+            ) -> float:
+                way = (i - start) / max(stop - start - 1, 1)
+                return abs(confidence(look[i]) - target) / (1 + late * way)
+
+            nearest = sorted(masked, key=distance)
             branches = [list(canvas)]  # the base is listed first
             for i in nearest[:k]:
                 branch = list(canvas)
@@ -546,9 +559,9 @@ def reference_ete(
 
 
 def rps_score(branch: list[np.ndarray], rest: list[int], p_anchor: float, lam: float) -> float:
-    """Eq. 4: minus the mean entropy over the rest of M [9], plus lambda times the log plausibility."""
+    """Eq. 4: minus the mean entropy over the rest of M, plus lambda times the log plausibility."""
     value = -sum(entropy(branch[i]) for i in rest) / len(rest)
-    if lam != 0:  # [16]
+    if lam != 0:  # 0 * log 0 is left out
         value += lam * (math.log(p_anchor) if p_anchor > 0 else -math.inf)
     return value
 
@@ -570,7 +583,7 @@ def reference_rps(
     standard: CommitRule | None = None,
     notes: Counter[str] | None = None,
 ) -> Result:
-    """Algorithm 1 of the paper with the decisions of `decoders.md`, section 5 (numbers in brackets)."""
+    """Algorithm 1 of the paper; comments say what it leaves open."""
     notes = Counter() if notes is None else notes
     rule: CommitRule = (lambda probs: commit_confidence(probs, tau)) if standard is None else standard
     x = list(prompt) + [mask_id] * length
@@ -588,14 +601,14 @@ def reference_rps(
             if not M:
                 break
 
-            # [12] The score is a mean over M minus the pivot: with one position left it is empty.
+            # The score is a mean over M minus the pivot: with one position left it is empty.
             if len(M) == 1:
                 p = look_at(logits, x, mask_id)
                 nfe += 1
                 notes["skip_single"] += 1
                 continue
 
-            # Truncated support, its mass and its un-normalised entropy [10], from the p that produced S [8].
+            # Truncated support, its mass and its un-normalised entropy, from the p that produced S.
             T: dict[int, list[int]] = {}
             mu: dict[int, float] = {}
             truncated_entropy: dict[int, float] = {}
@@ -639,7 +652,7 @@ def reference_rps(
             nfe += 1
             notes["lookahead"] += 1
 
-            # [13] [MASK] comes first; a token needs a strictly higher score.
+            # [MASK] comes first; a token needs a strictly higher score.
             rest = [i for i in M if i != i_star]
             c_star, best_look = mask_id, anchor
             best_score = rps_score(anchor, rest, confidence(anchor[i_star]), lam)

@@ -1,4 +1,4 @@
-"""The oracle's model: transformers' own Llama and Qwen2, run without a causal mask.
+"""The oracle's model: transformers' own Llama, Qwen2, Qwen3 and Ministral, run without a causal mask.
 
 It reads the tensors of a checkpoint folder in released format and shares no code with `ripple.models`.
 """
@@ -8,11 +8,23 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    Glm4MoeConfig,
+    Glm4MoeForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 # LLaDA's leaf names inside a block -> Llama's. The head and the down projection are both called ff_out.
 _LLADA_BLOCK = {
@@ -25,6 +37,18 @@ _LLADA_BLOCK = {
     "ff_proj": "mlp.gate_proj",
     "up_proj": "mlp.up_proj",
     "ff_out": "mlp.down_proj",
+}
+_SDAR_FIELDS = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
+    "tie_word_embeddings",
+)  # fmt: skip
+_LLADA2_PARTS = {
+    "word_embeddings": "embed_tokens",
+    "attention.dense": "self_attn.o_proj",
+    "attention.query_layernorm": "self_attn.q_norm",
+    "attention.key_layernorm": "self_attn.k_norm",
+    "gate.expert_bias": "gate.e_score_correction_bias",
 }
 _LLADA_TOP = {"wte": "model.embed_tokens", "ln_f": "model.norm", "ff_out": "lm_head"}
 
@@ -40,6 +64,34 @@ def _llama_name(name: str) -> str:
     raise KeyError(name)
 
 
+def _ministral_name(name: str) -> str:
+    """The Ministral name of a Nemotron-Labs-Diffusion tensor."""
+    return name.replace("encoder.", "model.", 1).replace("diffusion_head", "lm_head", 1)
+
+
+def _glm_tensors(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """LLaDA2's tensors under the names of GLM-4's mixture of experts, which stacks the experts."""
+    heads, kv_heads, d = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    out: dict[str, torch.Tensor] = {}
+    experts: dict[str, dict[int, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.endswith("query_key_value.weight"):
+            parts = tensor.split([heads * d, kv_heads * d, kv_heads * d])
+            for role, part in zip("qkv", parts, strict=True):
+                out[name.replace("attention.query_key_value", f"self_attn.{role}_proj")] = part
+        elif expert := re.fullmatch(r"(.*\.experts)\.(\d+)\.(\w+)_proj\.weight", name):
+            experts.setdefault(f"{expert[1]} {expert[3]}", {})[int(expert[2])] = tensor
+        else:
+            for ours, theirs in _LLADA2_PARTS.items():
+                name = name.replace(ours, theirs)
+            out[name] = tensor
+    for at in {key.split()[0] for key in experts}:
+        gate, up, down = (experts[f"{at} {role}"] for role in ("gate", "up", "down"))
+        out[f"{at}.gate_up_proj"] = torch.stack([torch.cat([gate[i], up[i]]) for i in range(len(gate))])
+        out[f"{at}.down_proj"] = torch.stack([down[i] for i in range(len(down))])
+    return out
+
+
 class ReferenceModel:
     """One checkpoint folder behind three calls: `logits`, `shadow`, `masked`."""
 
@@ -47,7 +99,7 @@ class ReferenceModel:
         folder = Path(folder)
         config = json.loads((folder / "config.json").read_text())
         tensors: dict[str, torch.Tensor] = {}
-        for file in sorted(folder.glob("*.safetensors")):
+        for file in sorted(folder.glob("model*.safetensors")):
             tensors.update(load_file(file))
         tensors = {name: tensor.float() for name, tensor in tensors.items()}
 
@@ -86,10 +138,50 @@ class ReferenceModel:
                 is_causal=False,
             )
             model_class = Qwen2ForCausalLM
+        elif architecture == "SDARForCausalLM":
+            self.shift = 0
+            model_config = Qwen3Config(
+                **{name: config[name] for name in _SDAR_FIELDS}, attention_bias=False, is_causal=False
+            )
+            model_class = Qwen3ForCausalLM
+        elif architecture == "NemotronLabsDiffusionModel":
+            self.shift = 0
+            tensors = {_ministral_name(name): tensor for name, tensor in tensors.items()}
+            names = (*_SDAR_FIELDS, "rope_parameters")
+            model_config = Ministral3Config(
+                **{name: config[name] for name in names if name != "rope_theta"}, sliding_window=None
+            )
+            model_class = Ministral3ForCausalLM
+        elif architecture == "LLaDA2MoeModelLM":
+            self.shift = 0
+            tensors = _glm_tensors(tensors, config)
+            names = set(_SDAR_FIELDS) - {"rope_theta"} | {"moe_intermediate_size", "num_experts_per_tok"}
+            names |= {
+                "n_group",
+                "topk_group",
+                "routed_scaling_factor",
+                "norm_topk_prob",
+                "first_k_dense_replace",
+            }
+            model_config = Glm4MoeConfig(
+                **{name: config[name] for name in names},
+                n_routed_experts=config["num_experts"],
+                n_shared_experts=config["num_shared_experts"],
+                rope_parameters={
+                    "rope_type": "default",
+                    "rope_theta": config["rope_theta"],
+                    "partial_rotary_factor": config["partial_rotary_factor"],
+                },
+                use_qk_norm=True,
+                num_mtp_layers=0,
+                attention_bias=False,
+            )
+            model_class = Glm4MoeForCausalLM
         else:
             raise ValueError(f"no reference model for {architecture}")
 
         self.vocab_size = int(model_config.vocab_size)
+        self._known: dict[tuple[int, ...], np.ndarray] = {}
         self._model = model_class._from_config(model_config, attn_implementation="sdpa").float().eval()
         missing, unexpected = self._model.load_state_dict(tensors, strict=False)
         tied = {"lm_head.weight"} if model_config.tie_word_embeddings else set()
@@ -108,7 +200,12 @@ class ReferenceModel:
         return out.logits[0].numpy()
 
     def logits(self, ids: list[int]) -> np.ndarray:
-        """Logits [N, V] of a full bidirectional forward, row i about position i."""
+        """Logits [N, V] of a full bidirectional forward, row i about position i; kept, since runs overlap."""
+        if tuple(ids) not in self._known:
+            self._known[tuple(ids)] = self._logits(ids)
+        return self._known[tuple(ids)].copy()
+
+    def _logits(self, ids: list[int]) -> np.ndarray:
         n = len(ids)
         rows = self.masked(ids, list(range(n)), np.ones((n, n), dtype=bool))
         if self.shift:

@@ -1,135 +1,247 @@
-"""The engine owns every forward: it gathers what all live requests ask, runs it, and hands out the answers.
+"""The engine gathers what all live requests ask, has one forward run for it, and hands out the answers.
 
-One tick:  asks -> strips -> forwards -> statistics -> one copy to the host -> answers.
-Requests join and leave between ticks; a request gets the same answers alone or in company.
+One tick:  asks -> layouts -> runner (forwards, statistics, one copy to the host) -> answers.
+Requests join and leave between ticks; a request gets the same answers alone or in company, and its failure is
+its own.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Unpack, overload
 
-import numpy as np
-import torch
-
-from ripple.caches import Cache
-from ripple.caches import cache as cache_named
-from ripple.canvas import Ints
-from ripple.decoders import RPS, Decoder
-from ripple.decoders import decoder as decoder_named
-from ripple.engine.assemble import Sheet, pack, shape_of, view
-from ripple.engine.graphs import Graphs
-from ripple.engine.hear import Landing, reduce_tick
-from ripple.engine.memory import LookBook
-from ripple.engine.plan import Group, Reading, arrange
-from ripple.engine.prompts import Prompt, many_prompts, token_ids
-from ripple.engine.rehearse import rehearsal
-from ripple.engine.result import Settings
-from ripple.engine.session import Session
-from ripple.engine.stats import Sampling
+from ripple.canvas import MOST_ROWS
+from ripple.decoders import Decoder, Setup, family_decoder
+from ripple.engine import failures
+from ripple.engine.admission import Admission, check_count, check_memory
+from ripple.engine.blocks import block_of, with_length
+from ripple.engine.prompts import OnePrompt, Prompt, many_prompts, token_ids
+from ripple.engine.request import Request, results_of
+from ripple.engine.result import Result
+from ripple.engine.runner import DeviceRunner, Runner, run_contained
+from ripple.engine.step_curve import StepCurve, row_limit
+from ripple.engine.thread import EngineThread
+from ripple.engine.work import Work
 from ripple.errors import QueueFull, RippleError
-from ripple.models.kv import KVStore
-from ripple.models.transformer import Transformer
-from ripple.text import Text
+from ripple.models.base import Model
+from ripple.options import LENGTH, OptionFields, Options, combine, per_prompt
+from ripple.tokenizer import Tokenizer
 from ripple.trace import Event
+
+GB = 1e9
 
 
 class Engine:
-    """A loaded model that decodes requests in continuous batches. Not safe for use from several threads."""
+    """A loaded model that decodes requests in continuous batches.
+
+    Its methods belong to one thread at a time. `engine.thread` runs it in a thread of its own, for callers
+    from any thread and from asyncio; `generate` and `stream` then go through that thread.
+
+    Args:
+        model: what is run.
+        tokenizer: turns text into token ids and back; without one, prompts are token ids.
+        max_batch: how many requests take part in one tick.
+        queue_limit: how many requests may wait beside them.
+        memory_gb: budget for stored keys and KL histories; by default a share of the device's free memory.
+        folder: the checkpoint's, where decoders look for files of their own.
+        runner: runs the forwards; by default on the model's device, in this process.
+    """
 
     def __init__(
-        self, model: Transformer, text: Text | None = None, max_batch: int = 64, queue_limit: int = 4096
-    ) -> None:
+        self, model: Model, tokenizer: Tokenizer | None = None, max_batch: int = 64, queue_limit: int = 4096,
+        memory_gb: float | None = None, folder: Path | None = None, runner: Runner | None = None,
+    ) -> None:  # fmt: skip
+        check_count("max_batch", max_batch)
+        check_count("queue_limit", queue_limit)
+        check_memory(memory_gb)
         self.model = model
-        self.text = text
-        self.max_batch = max_batch
+        self.tokenizer = tokenizer
         self.queue_limit = queue_limit
-        self._waiting: deque[Session] = deque()
-        self._live: list[Session] = []
-        self._free_slots: list[int] = []
-        self._n_slots = 0
-        self._store = KVStore(model.config, model.device, model.dtype)
-        self._looks = LookBook(model.config.vocab_size, model.device)
-        self._landing = Landing(model.device)
-        self._graphs = Graphs(model, self._store) if model.has_static_shapes else None
+        self.folder = folder
+        self.runner: Runner = DeviceRunner(model) if runner is None else runner
+        budget = self.runner.free_bytes() if memory_gb is None else memory_gb * GB
+        self._admission = Admission(self.runner, max_batch, budget)
+        self._waiting: deque[Request] = deque()
+        self._live: list[Request] = []
+        self._thread: EngineThread | None = None
+        self._thread_start = threading.Lock()
+        self._step_curve: StepCurve | None = None
+        self.most_rows = MOST_ROWS  # of one request in the next tick; a lookahead budget may allow fewer
 
-    # -- for users ----------------------------------------------------------------------------------
+    # -- decoding -----------------------------------------------------------------------------------
+
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # an empty list would be both, and is refused
+        self, prompts: OnePrompt, options: Options | None = None, **fields: Unpack[OptionFields]
+    ) -> Result: ...
+
+    @overload
+    def generate(
+        self, prompts: Sequence[Prompt], options: Options | Sequence[Options] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> list[Result]: ...  # fmt: skip
 
     def generate(
-        self, prompts: Prompt | Sequence[Prompt], *, decoder: Decoder | str | None = None, length: int = 256,
-        block: int = 32, cache: Cache | str = "none", lookahead: str = "packed", seed: int = 0,
-        temperature: float = 0.0, stop_at_end: bool = False, stop: Sequence[str] = (), trace: bool = False,
-    ) -> Any:  # fmt: skip
+        self, prompts: Prompt | Sequence[Prompt], options: Options | Sequence[Options] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> Result | list[Result]:  # fmt: skip
         """Decode one prompt to a `Result`, or a list of prompts to a list of them.
 
-        A prompt is a string, a list of token ids, or a list of chat messages.
+        A prompt is a string, token ids (a list, an array or a tensor), or a list of chat messages. With
+        several prompts, `options` or any keyword may be a list with one value for each. When a request
+        fails, the others are decoded to their end, and the error that is raised carries all outcomes as
+        `results`.
         """
-        settings = Settings(
-            _decoder(decoder), length, block, cache_named(cache), lookahead, seed, temperature,
-            stop_at_end, _stops(stop), trace,
-        )  # fmt: skip
-        many = many_prompts(prompts)
-        sessions = [self._session(prompt, settings) for prompt in many or [prompts]]
-        self.run(sessions)
-        results = [session.result() for session in sessions]
-        return results if many is not None else results[0]
+        requests, is_one = self._prepare_all(prompts, options, fields)
+        if self.has_thread:
+            with self.thread.tickets() as tickets:
+                for request in requests:
+                    tickets.append(self.thread.put(request))
+                for ticket in tickets:
+                    ticket.wait()
+        else:
+            for _ in self.drain(requests):
+                pass
+        results = results_of(requests)
+        return results[0] if is_one else results
+
+    @overload
+    async def agenerate(  # type: ignore[overload-overlap]
+        self, prompts: OnePrompt, options: Options | None = None, **fields: Unpack[OptionFields]
+    ) -> Result: ...
+
+    @overload
+    async def agenerate(
+        self, prompts: Sequence[Prompt], options: Options | Sequence[Options] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> list[Result]: ...  # fmt: skip
+
+    async def agenerate(
+        self, prompts: Prompt | Sequence[Prompt], options: Options | Sequence[Options] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> Result | list[Result]:  # fmt: skip
+        """Decode as `generate` does, in the engine's thread, without blocking the event loop."""
+        requests, is_one = self._prepare_all(prompts, options, fields)
+        with self.thread.tickets() as tickets:
+            for request in requests:
+                tickets.append(await self.thread.aput(request))
+            for ticket in tickets:
+                await ticket.finished()
+        results = results_of(requests)
+        return results[0] if is_one else results
 
     def stream(
-        self, prompt: Prompt, *, decoder: Decoder | str | None = None, length: int = 256, block: int = 32,
-        cache: Cache | str = "none", lookahead: str = "packed", seed: int = 0, temperature: float = 0.0,
-        stop_at_end: bool = False, stop: Sequence[str] = (),
-    ) -> Iterator[Event]:  # fmt: skip
+        self, prompt: Prompt, options: Options | None = None, **fields: Unpack[OptionFields]
+    ) -> Iterator[Event]:
         """Decode one prompt and yield each trace event as it happens.
 
         `text` events carry text that can no longer change; joined, they are the result's text. The last
         event, `end`, holds the counts.
         """
-        settings = Settings(
-            _decoder(decoder), length, block, cache_named(cache), lookahead, seed, temperature,
-            stop_at_end, _stops(stop), trace=True,
-        )  # fmt: skip
-        session = self._session(prompt, settings)
-        self._enqueue(session)
-        n_told, told = 0, ""
+        if self.has_thread:
+            return self.thread.stream(self.prepare(prompt, options, **fields))
+        events: deque[Event] = deque()
+        request = self.prepare(prompt, options, **fields)
+        request.listen(events.append)
+        return self._events(request, events)
+
+    def astream(
+        self, prompt: Prompt, options: Options | None = None, **fields: Unpack[OptionFields]
+    ) -> AsyncIterator[Event]:
+        """Decode one prompt in the engine's thread; `async for` gets each trace event as it happens."""
+        return self.thread.astream(self.prepare(prompt, options, **fields))
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def prepare(
+        self, prompt: Prompt, options: Options | None = None, **fields: Unpack[OptionFields]
+    ) -> Request:
+        """Check everything that can be checked and return a request that is not queued yet."""
+        options = combine(options, fields)
+        config = self.model.config
+        ids = token_ids(prompt, self.tokenizer, config)
+        if options.length is None:
+            options = with_length(options, len(ids), config, self._admission.most_positions(options))
+        request = Request(ids, options, self.decoder_of(options), config, self.tokenizer)
+        self._admission.check(request)
+        return request
+
+    def submit(
+        self, prompt: Prompt, options: Options | None = None, **fields: Unpack[OptionFields]
+    ) -> Request:
+        """Queue a request for the next ticks; raise `QueueFull` when the queue is at its limit."""
+        request = self.prepare(prompt, options, **fields)
+        self.enqueue(request)
+        return request
+
+    def enqueue(self, request: Request) -> None:
+        """Queue a prepared request; each is decoded once."""
+        self._check_owner()
+        if request.is_queued:
+            raise RippleError(f"Request {request.number} has been queued before; prepare another.")
+        if request.config is not self.model.config:
+            raise RippleError(f"Request {request.number} was prepared by an engine with another model.")
+        self._admission.check(request)  # the engine that prepared it may have another budget
+        if len(self._waiting) >= self.queue_limit:
+            raise QueueFull(f"The queue is full: {self.queue_limit} requests are waiting.")
+        request.is_queued = True
+        self._waiting.append(request)
+
+    def decoder_of(self, options: Options) -> Decoder:
+        """Return the decoder that the options mean on this model."""
+        config = self.model.config
+        setup = Setup(options.length or LENGTH, block_of(options, config), config.family, self.folder)
+        return family_decoder(options.decoder, setup.family).fitted(setup)
+
+    def drain(self, requests: Iterable[Request]) -> Generator[Request]:
+        """Decode requests to their end and yield each one as it ends."""
+        for ended in self.steps(requests):
+            yield from ended
+
+    def steps(self, requests: Iterable[Request]) -> Generator[list[Request]]:
+        """Decode requests to their end; yield, after every tick, those that ended in it.
+
+        Requests that are not queued yet are fed in as the queue has room. Whoever leaves early cancels the
+        rest.
+        """
+        feed, mine = iter(requests), dict[int, Request]()
+        coming = next(feed, None)
         try:
-            while session.finish is None:
+            while True:
+                room = min(self.max_batch, self.queue_limit)
+                while coming is not None and (coming.is_queued or len(self._waiting) < room):
+                    if not coming.is_queued:
+                        self.enqueue(coming)
+                    mine[coming.number] = coming
+                    coming = next(feed, None)
+                if coming is None and not mine:
+                    return
                 self.tick()
-                yield from session.events[n_told:]
-                n_told = len(session.events)
-                text = _without_broken_end(session.settled_text()) if session.finish is None else ""
-                if len(text) > len(told) and not session.settings.stop:
-                    yield Event("text", session.events[-1].t, {"text": text[len(told) :]})
-                    told = text
+                ended = [request for request in mine.values() if request.finish is not None]
+                for request in ended:
+                    del mine[request.number]
+                if mine and not (ended or self._live or self._waiting):  # it would never end
+                    raise RippleError(f"Request {next(iter(mine))} is queued in another engine.")
+                yield ended
         finally:
-            session.cancel()
+            for request in mine.values():
+                request.cancel()
             self._retire()
-        result = session.result()
-        if len(result.text) > len(told):
-            yield Event("text", result.seconds, {"text": result.text[len(told) :]})
-        yield from session.events[n_told:]
 
-    def submit(self, prompt: Prompt, settings: Settings) -> Session:
-        """Queue a request for the next ticks; raise `QueueFull` when the line is at its limit."""
-        session = self._session(prompt, settings)
-        self._enqueue(session)
-        return session
+    @property
+    def max_batch(self) -> int:
+        """How many requests take part in one tick."""
+        return self._admission.max_batch
 
-    def run(self, sessions: Sequence[Session]) -> None:
-        """Decode these requests to the end, feeding them in as the queue has room."""
-        feed = deque(sessions)
-        try:
-            while feed or any(session.finish is None for session in sessions):
-                while feed and len(self._waiting) < self.queue_limit:
-                    self._enqueue(feed.popleft())
-                self.tick()
-        except BaseException:
-            for session in sessions:
-                session.cancel()
-            self._retire()
-            raise
+    @max_batch.setter
+    def max_batch(self, value: int) -> None:
+        check_count("max_batch", value)
+        self._admission.max_batch = value
 
     @property
     def n_waiting(self) -> int:
@@ -141,146 +253,148 @@ class Engine:
         """Requests that take part in the next tick."""
         return len(self._live)
 
-    def borrow_keys(self, other: Engine) -> None:
-        """Read another engine's stored keys, so that two ways to run one forward can be compared."""
-        self._store = other._store
+    def reserve(self, n_requests: int, n_positions: int) -> None:
+        """Make room for the keys of so many requests of this length now, as far as the budget goes.
+
+        A server reserves once: later requests then move no keys, and captured graphs stay valid.
+        """
+        check_count("n_requests", n_requests)
+        check_count("n_positions", n_positions)
+        if self.has_thread:
+            self.thread.run(lambda: self._admission.reserve(n_requests, n_positions))
+        else:
+            self._admission.reserve(n_requests, n_positions)
 
     # -- one tick -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Admit what fits, run one forward for every live request, and let each decoder go on."""
+        self._check_owner()
+        start = time.perf_counter()
         self._retire()
         self._admit()
-        asking = [session for session in self._live if session.ask is not None]
-        if asking:
-            start = time.perf_counter()
-            readings = [session.plan() for session in asking]
-            hidden = self.hidden_states(readings)
-            sampling = self._sampling(asking, readings, len(hidden))
-            queued = reduce_tick(self.model, hidden, asking, readings, sampling, self._looks)
-            heard = self._landing.hear(queued, meanwhile=rehearsal(asking[0], readings[0], queued))
-            self.settle()
-            seconds = time.perf_counter() - start
-            for session, reading in zip(asking, readings, strict=True):
-                if heard.is_finite(reading):
-                    session.resume(heard.answer(session, reading), seconds)
+        gather_start = time.perf_counter()
+        requests, work = self._gather()
+        if work:
+            outcomes = run_contained(self.runner, work)
+            limits = self._row_limits(requests, work)
+            seconds = time.perf_counter() - gather_start
+            for request, one, outcome in zip(requests, work, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    request.fail(failures.of_forward(outcome), outcome)
+                elif request.finish is None:
+                    request.canvas.most_rows = limits[request.options.lookahead_budget]
+                    request.deliver(one, outcome, seconds)
+        self._retire()
+        seconds = time.perf_counter() - start  # admission and the decoders' own time included
+        for request in requests:
+            request.engine_seconds += seconds / len(requests)
+
+    def _gather(self) -> tuple[list[Request], list[Work]]:
+        """Return the live requests and the work of each; one that cannot be laid out fails."""
+        requests: list[Request] = []
+        work: list[Work] = []
+        for request in self._live:
+            if request.finish is None:
+                try:
+                    work.append(request.work())
+                except Exception as error:
+                    request.fail(failures.of_layout(error), error.__cause__ or error)
                 else:
-                    session.fail("the model returned logits that are not finite (NaN or infinity)")
-        if any(session.finish is not None for session in self._live):
-            self._retire()
+                    requests.append(request)
+        return requests, work
 
-    def hidden_states(self, readings: Sequence[Reading]) -> torch.Tensor:
-        """Run everything that was laid out in as few forwards as padding allows; give each draft its rows."""
-        groups, reads = arrange(readings, self.model.config.logit_shift)
-        if len(groups) == 1:
-            return self._hidden(groups[0], reads[0])
-        # A graph's output is overwritten when its shape comes again, hence the copies.
-        return torch.cat([self._hidden(*pair).clone() for pair in zip(groups, reads, strict=True)])
+    def _row_limits(self, requests: Sequence[Request], work: Sequence[Work]) -> dict[float | None, int]:
+        """Return, per lookahead budget, how many rows a request's next window and branches may have."""
+        n_coming = min(self.max_batch, len(self._live) + len(self._waiting))
+        limits: dict[float | None, int] = {None: MOST_ROWS}
+        for request in requests:
+            budget = request.options.lookahead_budget
+            if budget is not None and budget not in limits:
+                try:
+                    limits[budget] = row_limit(self.step_curve, work, n_coming, budget)
+                except Exception as error:  # of the forwards that measure the curve
+                    why = f"what a forward costs could not be measured: {failures.named(error)}"
+                    request.fail(why, error)
+        self.most_rows = min(limits.values())
+        return limits
 
-    def settle(self) -> None:
-        """Take note that the device has finished: what it was fed from may be written again."""
-        if self._graphs is not None:
-            self._graphs.settle()
+    @property
+    def step_curve(self) -> StepCurve:
+        """What a forward costs at so many rows, measured when it is first asked for."""
+        if self._step_curve is None:
+            self._step_curve = StepCurve.measure(self.runner)
+        return self._step_curve
 
-    def _hidden(self, of: Group, read: Ints) -> torch.Tensor:
-        """Run one group of strips."""
-        if self._graphs is not None:
-            return self._graphs.hidden(of, read)
-        sheet = pack(of, read, Sheet(shape_of(of, len(read))))
-        there = torch.from_numpy(sheet.flat).to(self.model.device)
-        return self.model.hidden(view(there, sheet), self._store)
-
-    def _sampling(self, asking: list[Session], readings: list[Reading], n: int) -> Sampling | None:
-        """Return each row's temperature and uniform number, drawn per request, forward and position."""
-        if all(session.settings.temperature == 0 for session in asking):
-            return None
-        temperature, uniform = np.zeros(n), np.zeros(n)
-        for session, reading in zip(asking, readings, strict=True):
-            if session.settings.temperature == 0:
-                continue
-            rng = np.random.default_rng((session.settings.seed, session.nfe))
-            numbers = rng.random(len(session.canvas.response))
-            for draft in reading.drafts:
-                temperature[draft.rows] = session.settings.temperature
-                uniform[draft.rows] = numbers[draft.pos - session.canvas.prompt_len]
-        to = self.model.device
-        return Sampling(torch.from_numpy(temperature).float().to(to), torch.from_numpy(uniform).to(to))
-
-    # -- who takes part -----------------------------------------------------------------------------
-
-    def _session(self, prompt: Any, settings: Settings) -> Session:
-        """Check a prompt at the border and make it a request."""
-        ids = token_ids(prompt, self.text, self.model.config)
-        config = self.model.config
-        if len(ids) + settings.length > config.max_positions:
-            raise RippleError(
-                f"Prompt of {len(ids)} tokens and length {settings.length} exceed the model's "
-                f"{config.max_positions} positions."
-            )
-        return Session(ids, settings, config, self.text)
-
-    def _enqueue(self, session: Session) -> None:
-        if len(self._waiting) >= self.queue_limit:
-            raise QueueFull(f"The queue is full: {self.queue_limit} requests are waiting.")
-        self._waiting.append(session)
+    @step_curve.setter
+    def step_curve(self, curve: StepCurve) -> None:
+        self._step_curve = curve
 
     def _admit(self) -> None:
         if self._waiting:
-            self._make_room()
-        while self._waiting and len(self._live) < self.max_batch:
-            session = self._waiting.popleft()
-            if session.finish is not None:
-                continue  # cancelled while it waited
-            if session.is_cached:
-                session.slot = self._take_slot()
-            if session.wants.kl:
-                session.memory = self._looks.open(session.settings.length, session.canvas.prompt_len)
-            session.start()
-            self._live.append(session)
+            try:
+                self._live += self._admission.admit(self._waiting, len(self._live))
+            except Exception as error:  # no memory for keys, although the budget says so
+                request = self._waiting.popleft()
+                request.fail(f"no room could be made for its keys: {failures.named(error)}", error)
+        for request in self._live:
+            if request.ask is None and request.finish is None:  # new, or a start before it was interrupted
+                request.start()
 
     def _retire(self) -> None:
         """Let go of requests that have ended, waiting or live."""
-        ended = [session for session in self._live if session.finish is not None]
-        for session in ended:
-            if session.slot is not None:
-                self._free_slots.append(session.slot)
-                session.slot = None
-            if session.memory is not None:
-                self._looks.close(session.memory)
-                session.memory = None
+        ended = [request for request in self._live if request.finish is not None]
+        for request in ended:
+            self._admission.release(request)
         if ended:
-            self._live = [session for session in self._live if session.finish is None]
-        if any(session.finish is not None for session in self._waiting):
-            self._waiting = deque(session for session in self._waiting if session.finish is None)
+            self._live = [request for request in self._live if request.finish is None]
+        if any(request.finish is not None for request in self._waiting):
+            self._waiting = deque(request for request in self._waiting if request.finish is None)
 
-    def _make_room(self) -> None:
-        """Reserve keys for all requests that will be admitted now, at once: a store that grows is copied."""
-        willing = (session for session in self._waiting if session.finish is None)
-        coming = islice(willing, self.max_batch - len(self._live))
-        lengths = [len(session.canvas.ids) for session in coming if session.is_cached]
-        if lengths:
-            n_taken = self._n_slots - len(self._free_slots)
-            self._store.reserve(max(self._n_slots, n_taken + len(lengths)), max(lengths), self.max_batch)
+    # -- threads ------------------------------------------------------------------------------------
 
-    def _take_slot(self) -> int:
-        if not self._free_slots:
-            self._free_slots.append(self._n_slots)
-            self._n_slots += 1
-        slot = min(self._free_slots)
-        self._free_slots.remove(slot)
-        return slot
+    @property
+    def thread(self) -> EngineThread:
+        """The thread that runs this engine, started when it is first asked for."""
+        with self._thread_start:
+            if self._thread is None or not (self._thread.is_alive or self._thread.error):
+                if self._live or self._waiting:
+                    raise RippleError(
+                        "The engine is decoding; its thread can be started when nothing is queued."
+                    )
+                self._thread = EngineThread(self)
+            return self._thread
 
+    @property
+    def has_thread(self) -> bool:
+        """Whether the engine's thread runs it now."""
+        return self._thread is not None and self._thread.is_alive
 
-def _decoder(given: Decoder | str | None) -> Decoder:
-    if given is None:
-        return RPS()
-    return decoder_named(given) if isinstance(given, str) else given
+    def close(self, drain: bool = True) -> None:
+        """End the engine's thread, after everything queued is decoded unless `drain` is False."""
+        if self._thread is not None:
+            self._thread.close(drain)
 
+    def _check_owner(self) -> None:
+        if self.has_thread and self._thread is not None and not self._thread.is_current:
+            raise RippleError("The engine is run by its own thread; use engine.thread, generate or stream.")
 
-def _stops(stop: Sequence[str]) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop)
+    # -- helpers ------------------------------------------------------------------------------------
 
+    def _prepare_all(
+        self, prompts: Prompt | Sequence[Prompt], options: Options | Sequence[Options] | None,
+        fields: OptionFields,
+    ) -> tuple[list[Request], bool]:  # fmt: skip
+        """Return a request for each prompt, and whether a single prompt was given."""
+        many = many_prompts(prompts)
+        each = many if many is not None else [prompts]
+        settings = per_prompt(len(each), options, fields)
+        return [self.prepare(*pair) for pair in zip(each, settings, strict=True)], many is None
 
-def _without_broken_end(text: str) -> str:
-    """Hold back characters whose bytes are not all there yet."""
-    return text.rstrip("\ufffd")
+    def _events(self, request: Request, events: deque[Event]) -> Iterator[Event]:
+        """Decode a request and yield its events; raise its error after the last one."""
+        with closing(self.steps([request])) as steps:
+            for _ in steps:
+                while events:
+                    yield events.popleft()
+        request.result()

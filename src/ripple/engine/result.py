@@ -1,56 +1,28 @@
-"""What a finished request hands back, and the settings it was asked with."""
+"""What a finished request hands back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ripple.caches import Cache, NoCache
-from ripple.decoders import RPS, Decoder
-from ripple.errors import RippleError, unknown
+from ripple.tokenizer import Tokenizer
 from ripple.trace import Event
 
-LOOKAHEADS = ("packed", "batched")
+_SHOWN = 60  # characters of a text in a repr
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How one prompt is decoded."""
-
-    decoder: Decoder = field(default_factory=RPS)
-    length: int = 256  # L, response positions
-    block: int = 32  # B, positions per block
-    cache: Cache = field(default_factory=NoCache)
-    lookahead: str = "packed"  # or "batched": exact branches, one row each
-    seed: int = 0
-    temperature: float = 0.0  # 0 = greedy
-    stop_at_end: bool = False  # stop at the first settled end token instead of filling the canvas
-    stop: tuple[str, ...] = ()  # stop when the settled text contains one of these, and cut there
-    trace: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("length", "block"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise RippleError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        if self.block > self.length:
-            raise RippleError(f"block must not exceed length {self.length}, got {self.block}.")
-        if self.lookahead not in LOOKAHEADS:
-            raise unknown("lookahead", self.lookahead, LOOKAHEADS)
-        if not 0 <= self.temperature < float("inf"):
-            raise RippleError(f"temperature must be 0 or a positive number, got {self.temperature!r}.")
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise RippleError(f"seed must be a whole number of at least 0, got {self.seed!r}.")
-        if isinstance(self.stop, str) or not all(isinstance(s, str) and s for s in self.stop):
-            raise RippleError(f"stop must be a list of non-empty strings, got {self.stop!r}.")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A decoded response and what it cost.
 
-    NFE counts the forwards the request waited for; a lookahead with all its branches is one. `rows` counts
-    the canvases evaluated in them. `finish` says whether the counts cover the full canvas ("length")
-    or an early stop ("end", "stop", "cancelled").
+    NFE counts the forwards the request waited for; a lookahead with all its branches is one. `canvases`
+    counts the canvases evaluated in them. `finish` says how the text ends:
+
+    - `end`: with an end token; `stop`: at a stop string;
+    - `length`: where the canvas ended;
+    - `cancelled`: somebody cancelled the request; `incomplete`: the decoder left masks behind.
+
+    By default the whole canvas is decoded whatever the text, and the counts are those of the whole canvas;
+    `is_full` says whether they are.
     """
 
     text: str  # new_tokens as text, special tokens left out; empty without a tokenizer
@@ -58,13 +30,41 @@ class Result:
     new_tokens: list[int]  # up to and including the first end token
     nfe_normal: int
     nfe_lookahead: int
-    rows: int
+    canvases: int
     seconds: float  # from admission to the last commit
+    engine_seconds: float  # its share of the engine's time: a tick counts in equal parts for all in it
     finish: str
+    is_full: bool
     prompt_tokens: int
+    causes: list[str | None]  # why each position of the canvas was committed
     trace: list[Event] | None = None
+    tokenizer: Tokenizer | None = field(default=None, compare=False)
+    n_limited: int = 0  # forwards after which `lookahead_budget` set a limit to the rows
 
     @property
     def nfe(self) -> int:
         """All forwards the request waited for."""
         return self.nfe_normal + self.nfe_lookahead
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."
+        return (
+            f"Result({text!r}, {len(self.new_tokens)} tokens, nfe={self.nfe} ({self.nfe_normal} normal + "
+            f"{self.nfe_lookahead} lookahead), {self.seconds:.3f} s, finish={self.finish!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the response for a notebook: tokens coloured by cause, and what a trace tells."""
+        from ripple.viewer.small import small_html
+
+        pieces = [
+            None if cause is None else self._piece(token)
+            for token, cause in zip(self.token_ids, self.causes, strict=True)
+        ]
+        counts = (
+            f"{len(self.new_tokens)} tokens · NFE {self.nfe} · {self.seconds:.3f} s · finish: {self.finish}"
+        )
+        return small_html(pieces, self.causes, counts, self.trace)
+
+    def _piece(self, token: int) -> str:
+        return f"{token} " if self.tokenizer is None else self.tokenizer.decode([token], skip_special=False)

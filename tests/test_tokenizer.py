@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ripple
 from ripple.errors import RippleError
 from ripple.models.config import read_config
-from ripple.models.random import write_random_checkpoint
-from ripple.text import Text
+from ripple.models.families import FAMILIES
+from ripple.models.random_checkpoint import write_random_checkpoint
+from ripple.tokenizer import Tokenizer
 
 HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
 ASK = [{"role": "user", "content": " What is the sum? "}]
@@ -31,14 +36,18 @@ def folder(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Path:
 
 
 @pytest.fixture
-def text(folder: Path) -> Text:
+def text(folder: Path) -> Tokenizer:
     return load(folder)
 
 
-def load(folder: Path) -> Text:
-    loaded = Text.load(folder, read_config(folder))
+def load(folder: Path) -> Tokenizer:
+    loaded = tokenizer_of(folder)
     assert loaded is not None
     return loaded
+
+
+def tokenizer_of(folder: Path) -> Tokenizer | None:
+    return Tokenizer.load(folder, FAMILIES[read_config(folder).family].tokenizer_class)
 
 
 def is_llada(folder: Path) -> bool:
@@ -94,9 +103,7 @@ def test_a_conversation_keeps_its_own_system_line(folder, text):
 
 
 def test_llada_appends_the_assistant_header_even_when_not_asked_to(folders):
-    got = load(folders["llada"])._tokenizer.apply_chat_template(
-        ASK, tokenize=False, add_generation_prompt=False
-    )
+    got = load(folders["llada"])._inner.apply_chat_template(ASK, tokenize=False, add_generation_prompt=False)
     assert got.endswith(HEADER.format("assistant"))
 
 
@@ -116,7 +123,7 @@ def test_dream_settings_ask_for_remote_code_and_do_not_get_it(folders):
     folder = folders["dream"]
     assert "tokenization_dream.DreamTokenizer" in (folder / "tokenizer_config.json").read_text()
     assert not list(folder.glob("*.py"))
-    assert type(load(folder)._tokenizer).__name__ == "Qwen2Tokenizer"
+    assert type(load(folder)._inner).__name__ == "Qwen2Tokenizer"
 
 
 @pytest.mark.parametrize(
@@ -141,15 +148,69 @@ def test_a_prompt_that_is_not_text_is_refused(text):
         text.encode(3)
 
 
+@pytest.mark.parametrize("broken", ["\ud800", "caf\udce9", "\ud83d"])
+def test_text_that_is_no_unicode_is_refused(text, broken):
+    with pytest.raises(
+        RippleError, match=r"^A prompt holds '\\ud.*' at character \d, which is no Unicode text\.$"
+    ):
+        text.encode(broken)
+    with pytest.raises(RippleError, match=r"^Message 1 holds '\\ud.*"):
+        text.encode_chat([*ASK, {"role": "user", "content": broken}])
+
+
+@pytest.mark.parametrize("ids", [[-1], [2**40], ["x"], [None]])
+def test_ids_that_are_no_ids_are_refused(text, ids):
+    with pytest.raises(RippleError, match="Token ids must be whole numbers from 0 on, got"):
+        text.decode(ids)
+
+
+def test_an_unknown_class_names_the_nearest(folder):
+    with pytest.raises(RippleError, match="Did you mean 'Qwen2Tokenizer'"):
+        Tokenizer.load(folder, "Qwen2Tokeniser")
+
+
+class OneAtATime:
+    """A tokenizer that, as the library's may, refuses to be used by two threads at once."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._busy, self.chat_template = inner, False, inner.chat_template
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            if self._busy:
+                raise RuntimeError("Already borrowed")
+            self._busy = True
+            time.sleep(1e-4)
+            try:
+                return getattr(self._inner, name)(*args, **options)
+            finally:
+                self._busy = False
+
+        return call
+
+
+def test_threads_may_share_a_tokenizer(folder):
+    shared = Tokenizer(OneAtATime(load(folder)._inner))
+    alone = load(folder).encode_chat(ASK)
+
+    def work(number: int) -> bool:
+        sample = f"is the answer {number}? " * 9
+        same = [shared.decode(shared.encode(sample)) == sample for _ in range(20)]
+        return all(same) and shared.encode_chat(ASK) == alone
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(16)))
+
+
 def test_without_tokenizer_files_there_is_no_text(tmp_path):
     write_random_checkpoint(tmp_path, vocab_size=299)
-    assert Text.load(tmp_path, read_config(tmp_path)) is None
+    assert tokenizer_of(tmp_path) is None
 
 
 def test_the_smallest_vocabulary_with_a_tokenizer_encodes_all_bytes(tmp_path):
     write_random_checkpoint(tmp_path, vocab_size=300)
     config = read_config(tmp_path)
-    text = Text.load(tmp_path, config)
+    text = tokenizer_of(tmp_path)
     sample = "".join(map(chr, range(1, 700)))
     assert text.decode(text.encode(sample)) == sample
     assert max(config.mask_id, *config.end_ids) < 296
@@ -157,18 +218,25 @@ def test_the_smallest_vocabulary_with_a_tokenizer_encodes_all_bytes(tmp_path):
 
 def test_a_broken_tokenizer_file_is_one_sentence(tmp_path):
     write_random_checkpoint(tmp_path, vocab_size=300)
-    config = read_config(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(RippleError, match=r"tokenizer files in .* cannot be loaded\.$"):
-        Text.load(tmp_path, config)
+        tokenizer_of(tmp_path)
 
 
 def test_a_checkpoint_without_chat_template_takes_only_text(text):
-    text._tokenizer.chat_template = None
+    text._inner.chat_template = None
     with pytest.raises(RippleError, match="no chat template"):
         text.encode_chat(ASK)
 
 
 def test_importing_the_module_does_not_import_transformers():
-    code = "import sys, ripple.text; sys.exit('transformers' in sys.modules)"
+    code = "import sys, ripple.tokenizer; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_special_token_is_spelled_as_text() -> None:
+    tokenizer = ripple.load("tiny-llada").tokenizer
+    assert tokenizer is not None
+    (mask,) = tokenizer.encode("<|mdm_mask|>")
+    spelled = tokenizer.spelled(mask)
+    assert mask not in spelled and tokenizer.decode(spelled) == "<|mdm_mask|>"
