@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import ripple
 from ripple.decoders.learn2pd import read_filter
+from ripple.models.random_checkpoint import write_random_checkpoint
 from tests.reference.decoders import reference_learn2pd
 from tests.reference.model import ReferenceModel
 
@@ -79,10 +80,19 @@ def test_a_filter_that_accepts_everything_needs_one_forward_per_block(
 
 @pytest.mark.parametrize("name", ["tiny-llada", "tiny-dream"])
 def test_both_embedded_models_come_with_a_filter_of_their_own(name: str) -> None:
-    found = read_filter(name)
-    assert found.block == 32 and found.metadata["model"] == name
-    preset = ripple.decoder(f"learn2pd/{name}")
-    assert preset == ripple.Learn2PD(filter=name)
+    trained = read_filter(name)
+    assert trained.block == 32 and trained.metadata["model"] == name
+    engine = ripple.load(name, device="cpu")
+    assert engine.decoder_of(ripple.Options("learn2pd")) == ripple.Learn2PD(filter=name)
+
+
+def test_a_model_without_a_filter_is_told_how_to_get_one(tmp_path: Path) -> None:
+    write_random_checkpoint(tmp_path, vocab_size=64, d_model=32, n_heads=4, d_ff=64)
+    engine = ripple.load(tmp_path, device="cpu")
+    for decoder in ("learn2pd", ripple.RPS(standard=ripple.Learn2PD())):
+        with pytest.raises(ripple.RippleError, match=r"no filter.safetensors in its folder.*train-filter"):
+            engine.submit([1], decoder=decoder, length=8)
+    assert engine.n_waiting == 0
 
 
 def test_a_missing_filter_gets_one_clear_sentence(engine: ripple.Engine) -> None:

@@ -84,7 +84,7 @@ def test_the_ablations_choose_other_pivots() -> None:
     }
     assert pivot == {"max_confidence": 2, "max_entropy": 4, "mid_entropy": 3}
     asks = {search(RPS(pivot="random"), opening)[1] for _ in range(3)}
-    assert len(asks) == 1, "the random pivot follows the request's seed"
+    assert len(asks) == 1, "the random pivot adopted the request's seed"
 
 
 def test_greedy_candidates_try_only_the_top_token() -> None:
@@ -109,7 +109,7 @@ def test_the_branch_that_calms_the_rest_most_wins() -> None:
     board, ask, third = search(RPS(lam=0.1), OPENING, answer)
     assert ask.probes == ((0, 2, 0), (0, 2, 1), (0, 2, 2))
     assert board.ids[2] == 1, "a token that is not the top-1"
-    assert third is not None and third.follows == 2
+    assert third is not None and third.adopted == 2
 
 
 def test_plausibility_holds_a_decisive_but_unlikely_token_back() -> None:
@@ -121,7 +121,7 @@ def test_plausibility_holds_a_decisive_but_unlikely_token_back() -> None:
 def test_a_tie_leaves_the_pivot_masked() -> None:
     answer = answer_with([1.0, 0.5, 0.5], [[0.5, 0.5]] * 3, [0.5, 0.3, 0.15])
     board, _, third = search(RPS(lam=0.1), OPENING, answer)
-    assert board.ids[2] == MASK and third is not None and third.follows == 0
+    assert board.ids[2] == MASK and third is not None and third.adopted == 0
 
 
 def test_the_winners_look_decides_the_next_commit() -> None:

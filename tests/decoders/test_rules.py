@@ -51,8 +51,8 @@ def test_factor_asks_more_of_each_further_token() -> None:
 def test_the_stock_factor_scan_also_commits_the_rank_it_stops_at_when_that_is_the_last() -> None:
     seen = look([0.95, 0.9, 0.3])
     assert picked(ripple.Factor(), seen) == [0, 1]
-    assert picked(ripple.Factor(stock_tail=True), seen) == [0, 1, 2]
-    assert picked(ripple.Factor(stock_tail=True), look([0.95, 0.3, 0.2])) == [0]
+    assert picked(ripple.Factor(match_fast_dllm_tail=True), seen) == [0, 1, 2]
+    assert picked(ripple.Factor(match_fast_dllm_tail=True), look([0.95, 0.3, 0.2])) == [0]
 
 
 def test_frechet_accepts_whatever_factor_accepts_at_the_same_slack() -> None:
@@ -91,7 +91,7 @@ def test_klass_needs_more_than_tau() -> None:
 
 def test_the_released_dream_rule_of_klass_is_a_named_switch() -> None:
     steps = [look([0.5, 0.75], kl=[0, 0])] * 2
-    chosen = klass_steps(ripple.Klass(tau=0.75, stock_dream=True), steps)
+    chosen = klass_steps(ripple.Klass(tau=0.75, match_klass_dream=True), steps)
     assert chosen == [([1], "standard"), ([1], "standard")]
 
 
@@ -112,11 +112,11 @@ BAD_FIELDS = [
     ("confidence", {"tau": 0.0}, r"tau must lie in \(0, 1\], got 0.0"),
     ("confidence", {"tau": 1.5}, "tau must lie"),
     ("confidence", {"tau": float("nan")}, "tau must lie"),
-    ("confidence", {"tau": "high"}, "tau must lie"),
+    ("confidence", {"tau": "high"}, r"tau must be a number in \(0, 1\], got 'high'"),
     ("confidence", {"tua": 0.9}, "Did you mean 'tau'"),
     ("default", {"k": 0}, "k must be a whole number of at least 1, got 0"),
     ("default", {"k": 1.5}, "k must be a whole number"),
-    ("default", {"order": "left"}, "order must be one of confidence, entropy, got 'left'"),
+    ("default", {"order": "right"}, "order must be one of confidence, entropy, left, got 'right'"),
     ("klass", {"eps_kl": -1}, "eps_kl must be at least 0"),
     ("klass", {"history": 0}, "history"),
     ("eb", {"gamma": -0.1}, "gamma"),
@@ -124,6 +124,11 @@ BAD_FIELDS = [
     ("wino", {"tau2": 2}, "tau2"),
     ("lopa", {"k": 0}, "k must be"),
     ("rps", {"lam": -1}, "lam"),
+    ("rps", {"lam": float("inf")}, "lam must be a finite number, got inf"),
+    ("rps", {"k_max": 256}, r"k_max must be a whole number in \[1, 255\], got 256"),
+    ("rps:lam=0.2,lam=0.3", {}, "lam is set twice"),
+    ("rps:lam", {}, "A field is set as field=value, got 'lam'"),
+    ("rps:lamm=1", {}, "Did you mean 'lam'"),
     ("rps", {"r": 0}, "r must lie"),
     ("rps", {"k_max": 0}, "k_max"),
     ("rps", {"pivot": "middle"}, "pivot must be one of"),
@@ -151,10 +156,10 @@ def test_presets_are_named_after_their_decoder_and_can_be_changed() -> None:
 
 
 def test_a_decoder_describes_itself() -> None:
-    assert (
-        ripple.RPS(lam=0.2, standard=ripple.Frechet(0.5)).describe()
-        == "rps(lam=0.2, standard=frechet(delta=0.5))"
-    )
+    nested = ripple.RPS(lam=0.2, standard=ripple.EB(gamma=0.5, proxy="margin"))
+    assert nested.describe() == "rps:lam=0.2,standard=(eb:gamma=0.5,proxy=margin)"
+    for decoder in (nested, ripple.RPS(standard=ripple.Frechet(0.5)), *(cls() for cls in DECODERS.values())):
+        assert ripple.decoder(decoder.describe()) == decoder
     assert ripple.Confidence().settings() == {"tau": 0.9}
     assert all(
         f.default is not dataclasses.MISSING for cls in DECODERS.values() for f in dataclasses.fields(cls)

@@ -13,17 +13,28 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ripple.canvas import Canvas, Floats, Rows
-from ripple.errors import RippleError
+from ripple.fields import check_fields, spec
 from ripple.look import Answer, Ask, Look, Wants
 
 Conversation = Generator[Ask, Answer, None]
 Pick = tuple[Rows, str]  # which rows of the look to commit, and the cause to write in the trace
 Picker = Callable[[Look, Look | None], Pick]  # (rows of the window, rows after it) -> commit set
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a decoder may know of the model and the canvas before its first forward."""
+
+    length: int  # response positions
+    block: int  # positions per block
+    family: str = ""  # of the model
+    folder: Path | None = None  # of the checkpoint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +44,24 @@ class Decoder(ABC):
     name: ClassVar[str]
     paper: ClassVar[str]  # where the method comes from, for listings
     revokes: ClassVar[bool] = False  # may a committed token be masked again?
+    fills_end: ClassVar[bool] = False  # fill what follows a final end token, unless asked not to?
+
+    def __post_init__(self) -> None:
+        check_fields(self.name, self)
 
     @property
     def wants(self) -> Wants:
         """Statistics that this decoder's looks must carry."""
         return Wants()
+
+    @property
+    def idle_forwards(self) -> int:
+        """How many forwards of a block need not reveal a token."""
+        return 0
+
+    def fitted(self, setup: Setup) -> Self:
+        """Return the decoder as this model and canvas need it, or raise; called when a request is made."""
+        return self
 
     @abstractmethod
     def decode(self, canvas: Canvas) -> Conversation:
@@ -51,13 +75,8 @@ class Decoder(ABC):
         }
 
     def describe(self) -> str:
-        """Return the decoder in one line: name and the fields that differ from their defaults."""
-        changed = [
-            f"{f.name}={self.settings()[f.name]}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != f.default
-        ]
-        return f"{self.name}({', '.join(changed)})" if changed else self.name
+        """Return the decoder as `decoder` reads it: its name and the fields that were changed."""
+        return spec(self.name, self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +108,7 @@ class SimpleRule(Rule):
 
     @abstractmethod
     def pick(self, look: Look) -> Pick:
-        """Choose the rows of `look` to commit; never none."""
+        """Return which rows of `look` to commit, never none, and the cause that the trace shows."""
 
 
 def commit(canvas: Canvas, look: Look, pick: Pick) -> None:
@@ -129,39 +148,3 @@ def longest_prefix(score: Floats, accepted: Rows) -> Pick:
     """
     n = len(accepted) if accepted.all() else int(np.argmin(accepted))
     return top_rows(score, max(n, 1)), "standard" if n else "fallback"
-
-
-# -- checks for __post_init__: one sentence, with the value and what is allowed --------------------
-
-
-def check_share(decoder: Decoder, *fields: str) -> None:
-    """Require each field to lie in (0, 1]."""
-    for field in fields:
-        value = getattr(decoder, field)
-        if not (isinstance(value, int | float) and 0 < value <= 1):
-            raise RippleError(f"{decoder.name}: {field} must lie in (0, 1], got {value!r}.")
-
-
-def check_at_least(decoder: Decoder, least: float, *fields: str) -> None:
-    """Require each field to be a number of at least `least` (NaN fails)."""
-    for field in fields:
-        value = getattr(decoder, field)
-        if isinstance(value, bool) or not (isinstance(value, int | float) and value >= least):
-            raise RippleError(f"{decoder.name}: {field} must be at least {least}, got {value!r}.")
-
-
-def check_count(decoder: Decoder, least: int, *fields: str) -> None:
-    """Require each field to be a whole number of at least `least`."""
-    for field in fields:
-        value = getattr(decoder, field)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise RippleError(
-                f"{decoder.name}: {field} must be a whole number of at least {least}, got {value!r}."
-            )
-
-
-def check_choice(decoder: Decoder, field: str, *allowed: str) -> None:
-    """Require the field to be one of the named choices."""
-    value = getattr(decoder, field)
-    if value not in allowed:
-        raise RippleError(f"{decoder.name}: {field} must be one of {', '.join(allowed)}, got {value!r}.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ripple.decoders.base import Pick, SimpleRule, check_share, qualified_or_best
+from ripple.decoders.base import Pick, SimpleRule, qualified_or_best
+from ripple.fields import param
 from ripple.look import Look
 
 
@@ -15,10 +16,7 @@ class Confidence(SimpleRule):
     name = "confidence"
     paper = "Fast-dLLM, arXiv 2505.22618"
 
-    tau: float = 0.9  # τ
-
-    def __post_init__(self) -> None:
-        check_share(self, "tau")
+    tau: float = param(0.9, "τ: commit at P_max >= τ", within="(0, 1]")
 
     def pick(self, look: Look) -> Pick:
         """Choose S = {i in M : P_max(i) >= τ}."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ripple.canvas import Floats
-from ripple.decoders.base import Pick, SimpleRule, check_at_least, check_choice, longest_prefix, ranking
+from ripple.decoders.base import Pick, SimpleRule, longest_prefix, ranking
+from ripple.fields import param
 from ripple.look import Look, Wants
 
 
@@ -18,12 +19,8 @@ class EB(SimpleRule):
     name = "eb"
     paper = "EB-Sampler, arXiv 2505.24857"
 
-    gamma: float = 0.1  # γ
-    proxy: str = "confidence"  # error proxy that sorts M: confidence | entropy | margin
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 0, "gamma")
-        check_choice(self, "proxy", "confidence", "entropy", "margin")
+    gamma: float = param(0.1, "γ: entropy budget of a step, nats", within="[0, inf)")
+    proxy: str = param("confidence", "error proxy that ranks M", choices=("confidence", "entropy", "margin"))
 
     @property
     def wants(self) -> Wants:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ripple.decoders.base import Pick, SimpleRule, check_at_least, longest_prefix, ranking
+from ripple.decoders.base import Pick, SimpleRule, longest_prefix, ranking
+from ripple.fields import param
 from ripple.look import Look
 
 
@@ -20,10 +21,7 @@ class Frechet(SimpleRule):
     name = "frechet"
     paper = "Fast-dLLM++, arXiv 2606.02955"
 
-    delta: float = 0.25  # δ
-
-    def __post_init__(self) -> None:
-        check_at_least(self, -float("inf"), "delta")
+    delta: float = param(0.25, "δ: commit while the profile G_n stays above it")
 
     def pick(self, look: Look) -> Pick:
         """Choose the longest prefix of the ranked rows whose profile stays above δ."""

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ripple.canvas import Canvas
-from ripple.decoders.base import (
-    Pick,
-    Picker,
-    Rule,
-    check_at_least,
-    check_count,
-    check_share,
-    qualified_or_best,
-)
+from ripple.decoders.base import Pick, Picker, Rule, qualified_or_best
+from ripple.errors import RippleError
+from ripple.fields import param
 from ripple.look import Look, Wants
 
 
@@ -32,15 +26,10 @@ class Klass(Rule):
     paper = "KLASS, arXiv 2511.05664"
     reads_ahead = True
 
-    tau: float = 0.9  # τ, strict
-    eps_kl: float = 0.01  # ε_KL, nats
-    history: int = 2  # n, steps that must be stable
-    stock_dream: bool = False  # compatibility: the released Dream rule, P_max >= τ and no guard in new blocks
-
-    def __post_init__(self) -> None:
-        check_share(self, "tau")
-        check_at_least(self, 0, "eps_kl")
-        check_count(self, 1, "history")
+    tau: float = param(0.9, "τ: commit above this confidence", within="(0, 1]")
+    eps_kl: float = param(0.01, "ε_KL: a step below this KL is stable, nats", within="[0, inf)")
+    history: int = param(2, "n: last steps that must all be stable", within="[1, inf)")
+    match_klass_dream: bool = param(False, "the released Dream rule: P_max >= τ, and no guard in new blocks")
 
     @property
     def wants(self) -> Wants:
@@ -56,14 +45,15 @@ class Klass(Rule):
             nonlocal block_of, step
             for seen in (look, ahead):
                 if seen is not None and len(seen):
-                    assert seen.kl is not None, "KLASS needs looks with KL"
+                    if seen.kl is None:
+                        raise RippleError("klass needs looks with the KL, which Wants(kl=True) asks for.")
                     kl_history[seen.pos] = np.roll(kl_history[seen.pos], -1, axis=1)
                     kl_history[seen.pos, -1] = seen.kl
-            block = (int(look.pos[0]) - canvas.prompt_len) // canvas.block
+            block = canvas.block_at(int(look.pos[0])).start
             step = step + 1 if block == block_of else 0
             block_of = block
             is_stable = (kl_history[look.pos] < self.eps_kl).all(axis=1)
-            if self.stock_dream:
+            if self.match_klass_dream:
                 return qualified_or_best(is_stable & (look.p >= self.tau), look.p)
             may_be_stable = step >= self.history - 1  # enough looks inside this block
             return qualified_or_best(is_stable & may_be_stable & (look.p > self.tau), look.p)

@@ -1,28 +1,28 @@
 """Learn2PD: a tiny trained filter says which predictions are already the final ones.
 
 The filter is a two-layer network on the top-1 probabilities of one block. It is trained on decodings of the
-model at hand (`ripple train-filter`) and kept as safetensors; reading and running it needs only numpy.
+model at hand (`ripple train-filter`) and kept as safetensors; reading and running it needs no torch.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
 
 from ripple.canvas import Canvas, Floats, Ints, Rows
-from ripple.decoders.base import Conversation, Pick, Picker, Rule, check_count, check_share, commit, top_rows
+from ripple.decoders.base import Conversation, Pick, Picker, Rule, Setup, commit, top_rows
 from ripple.errors import RippleError
+from ripple.fields import param
 from ripple.look import Ask, Look
 
 EMBEDDED = Path(__file__).parent.parent / "embedded"  # models that come with a filter trained for them
 FILTER_FILE = "filter.safetensors"
+AUTO = "auto"  # the filter beside the model's weights
 TENSORS = ("w1", "b1", "w2", "b2")  # [hidden, block], [hidden], [block, hidden], [block]
 
 
@@ -39,24 +39,26 @@ class Learn2PD(Rule):
     name = "learn2pd"
     paper = "Learn2PD, arXiv 2509.25188"
 
-    filter: str = "tiny-llada"  # an embedded model's name or a file; each model needs its own
-    threshold: float = 0.96  # the filter's probability must exceed it
-    end_token: int = -1  # end-of-text rule: the end token's id; -1 is off
+    filter: str = param(
+        "auto", "an embedded model's name or a file; auto is the one that lies in the model's own folder"
+    )
+    threshold: float = param(0.96, "commit where the filter's probability exceeds it", within="(0, 1]")
+    end_token: int = param(-1, "end-of-text rule: the end token's id; -1 is off", within="[-1, inf)")
 
-    def __post_init__(self) -> None:
-        check_share(self, "threshold")
-        check_count(self, -1, "end_token")
+    def fitted(self, setup: Setup) -> Self:
+        """Find the model's own filter and check that it was trained for blocks as long as these."""
+        name = self.filter if self.filter != AUTO else _own_filter(setup.folder)
+        model = read_filter(name)
+        if setup.block > model.block:
+            raise RippleError(
+                f"learn2pd: the filter {name!r} was trained for blocks of {model.block}, "
+                f"which a block of {setup.block} exceeds."
+            )
+        return replace(self, filter=name)
 
     def decode(self, canvas: Canvas) -> Conversation:
-        """Check the filter before the first forward, then look, commit, and fill behind an end."""
-        return self._converse(canvas, self._judge(canvas))
-
-    def picker(self, canvas: Canvas) -> Picker:
-        """Load the filter and judge each look with it."""
+        """Look, commit what the filter takes for final, and fill behind an end."""
         judge = self._judge(canvas)
-        return lambda look, ahead: _with_best(look, judge(look))
-
-    def _converse(self, canvas: Canvas, judge: Callable[[Look], Rows]) -> Conversation:
         for window in canvas.windows():
             while len(canvas.masked(window)):
                 answer = yield Ask(window, ahead=self.end_token >= 0)
@@ -65,17 +67,17 @@ class Learn2PD(Rule):
                 if self.end_token >= 0:
                     self._fill_behind_end(canvas, answer.base, accepted, answer.ahead)
 
+    def picker(self, canvas: Canvas) -> Picker:
+        """Judge each look with the filter."""
+        judge = self._judge(canvas)
+        return lambda look, ahead: _with_best(look, judge(look))
+
     def _judge(self, canvas: Canvas) -> Callable[[Look], Rows]:
         """Return the function that says which rows of a look the filter takes for final."""
         model = read_filter(self.filter)
-        if canvas.block > model.block:
-            raise RippleError(
-                f"learn2pd: the filter {self.filter!r} was trained for blocks of {model.block}, "
-                f"which a block of {canvas.block} exceeds."
-            )
 
         def judge(look: Look) -> Rows:
-            at = (look.pos - canvas.prompt_len) % canvas.block
+            at = look.pos - canvas.block_at(int(look.pos[0])).start
             p = np.ones(model.block, dtype=np.float32)
             p[at] = look.p
             accepted: Rows = model(p)[at] > self.threshold
@@ -87,16 +89,15 @@ class Learn2PD(Rule):
         """Fill what follows the first accepted end token, or else the surest predicted one, anywhere."""
         ends = look.pos[accepted & (look.token == self.end_token)][:1]
         if not len(ends):
-            seen = [part for part in (look, ahead) if part is not None]
-            pos = np.concatenate([part.pos[part.token == self.end_token] for part in seen])
-            p = np.concatenate([part.p[part.token == self.end_token] for part in seen])
+            looks = [part for part in (look, ahead) if part is not None]
+            pos = np.concatenate([part.pos[part.token == self.end_token] for part in looks])
+            p = np.concatenate([part.p[part.token == self.end_token] for part in looks])
             ends = pos[np.argsort(-p, kind="stable")[:1]]
         if len(ends):
             response = np.arange(canvas.prompt_len, len(canvas.ids))
             rest: Ints = response[(canvas.response == canvas.mask_id) & (response > ends[0])]
-            if len(rest):
-                sure = np.ones(len(rest), dtype=np.float32)
-                canvas.commit(rest, np.full(len(rest), self.end_token), sure, "end")
+            sure = np.ones(len(rest), dtype=np.float32)
+            canvas.commit(rest, np.full(len(rest), self.end_token), sure, "end")
 
 
 def _with_best(look: Look, accepted: Rows) -> Pick:
@@ -127,6 +128,16 @@ class Filter:
         return score
 
 
+def _own_filter(folder: Path | None) -> str:
+    """Return the name of the filter in a checkpoint's folder."""
+    if folder is None or not (folder / FILTER_FILE).is_file():
+        raise RippleError(
+            f"learn2pd: this model has no {FILTER_FILE} in its folder; `ripple train-filter` makes one, and "
+            "--filter names it."
+        )
+    return folder.name if folder.parent == EMBEDDED else str(folder / FILTER_FILE)
+
+
 def filter_path(name: str) -> Path:
     """Return the file of an embedded model's filter, or the file of that name."""
     path = EMBEDDED / name / FILTER_FILE if name and "/" not in name else Path(name)
@@ -134,7 +145,7 @@ def filter_path(name: str) -> Path:
         return path
     if Path(name).is_file():
         return Path(name)
-    known = ", ".join(sorted(found.parent.name for found in EMBEDDED.glob(f"*/{FILTER_FILE}")))
+    known = ", ".join(sorted(file.parent.name for file in EMBEDDED.glob(f"*/{FILTER_FILE}")))
     raise RippleError(
         f"learn2pd: {name!r} is neither a filter file nor an embedded model with one ({known}). "
         "`ripple train-filter` makes one."
@@ -149,24 +160,18 @@ def read_filter(name: str) -> Filter:
 
 @functools.lru_cache(maxsize=16)
 def _read(path: Path, _version: int) -> Filter:
-    """Parse the four fp32 tensors and the metadata of a safetensors file, checking every size."""
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
+    """Read the four fp32 tensors and the metadata of a safetensors file, checking every size."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        header: dict[str, Any] = json.loads(data[8:start])
-        metadata = dict(header.pop("__metadata__", {}))
-        arrays = {name: _tensor(data[start:], header[name]) for name in TENSORS}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in TENSORS}
+        if any(array.dtype != np.float32 for array in arrays.values()):
+            raise TypeError("not fp32")
+    except (SafetensorError, OSError, TypeError):  # TypeError: also for types that numpy does not have
         raise RippleError(f"{path} is not a filter made by `ripple train-filter`.") from None
     hidden, block = arrays["w1"].shape if arrays["w1"].ndim == 2 else (0, 0)
     if [arrays[name].shape for name in TENSORS[1:]] != [(hidden,), (block, hidden), (block,)]:
         raise RippleError(f"{path} is a filter whose layers do not fit together.")
     return Filter(**arrays, metadata=metadata)
-
-
-def _tensor(data: bytes, entry: dict[str, Any]) -> Floats:
-    begin, end = entry["data_offsets"]
-    shape = tuple(entry["shape"])
-    if entry["dtype"] != "F32" or end > len(data) or end - begin != 4 * math.prod(shape):
-        raise ValueError("not a whole fp32 tensor")
-    return np.frombuffer(data[begin:end], dtype="<f4").reshape(shape)

@@ -9,17 +9,9 @@ from typing import Any
 import numpy as np
 
 from ripple.canvas import Canvas
-from ripple.decoders.base import (
-    Conversation,
-    Decoder,
-    check_choice,
-    check_count,
-    check_share,
-    commit,
-    place,
-    ranking,
-)
+from ripple.decoders.base import Conversation, Decoder, commit, place, ranking
 from ripple.decoders.confidence import Confidence
+from ripple.fields import param
 from ripple.look import Ask, Edits, Look
 
 
@@ -34,31 +26,28 @@ class Lopa(Decoder):
     name = "lopa"
     paper = "LoPA, arXiv 2512.16229"
 
-    tau: float = 0.9  # τ of the standard commit, inclusive
-    k: int = 3  # lookahead branches beside the base
-    rank: str = "confidence"  # which positions to branch on: confidence | entropy
-    score: str = "entropy"  # branch score: entropy (mean -H) | confidence (mean P_max)
-
-    def __post_init__(self) -> None:
-        check_share(self, "tau")
-        check_count(self, 1, "k")
-        check_choice(self, "rank", "confidence", "entropy")
-        check_choice(self, "score", "entropy", "confidence")
+    tau: float = param(0.9, "τ of the standard commit, inclusive", within="(0, 1]")
+    k: int = param(3, "lookahead branches beside the base", within="[1, 256]")
+    rank: str = param("confidence", "which positions to branch on", choices=("confidence", "entropy"))
+    score: str = param(
+        "entropy", "branch score: mean -H or mean P_max of what is left", choices=("entropy", "confidence")
+    )
 
     def decode(self, canvas: Canvas) -> Conversation:
         """Commit, branch, adopt the winner and reuse its look."""
         standard = Confidence(self.tau)
         for window in canvas.windows():
-            look, follows = (yield Ask(window)).base, 0
+            look, adopted = (yield Ask(window)).base, 0
             while len(look):
                 pick = standard.pick(look)
                 commit(canvas, look, pick)
                 rest = look.keep(~pick[0])
                 if not len(rest):
                     break
-                best_rows = ranking(rest.p if self.rank == "confidence" else -rest.entropy)[: self.k]
+                most = min(self.k, canvas.branches_for(window))
+                best_rows = ranking(rest.p if self.rank == "confidence" else -rest.entropy)[:most]
                 branches = tuple(((int(rest.pos[i]), int(rest.token[i])),) for i in best_rows)
-                answer = yield Ask(window, branches, follows=follows)
+                answer = yield Ask(window, branches, adopted=adopted)
 
                 scores = [self._future(branch) for branch in (*answer.branches, answer.base)]
                 best = int(np.argmax(scores))  # the base comes last, so a branch wins ties
@@ -66,9 +55,9 @@ class Lopa(Decoder):
                 if best < len(branches):
                     i = best_rows[best]
                     place(canvas, int(rest.pos[i]), int(rest.token[i]), float(rest.p[i]), "branch")
-                    look, follows = answer.branches[best], best + 1
+                    look, adopted = answer.branches[best], best + 1
                 else:
-                    look, follows = answer.base, 0
+                    look, adopted = answer.base, 0
 
     def _future(self, look: Look) -> float:
         if not len(look):

@@ -6,27 +6,18 @@ base of the packed forward, where it is an exact plain forward; the paper packs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ripple.canvas import Canvas, Ints, Window
-from ripple.decoders.base import (
-    Conversation,
-    Decoder,
-    Rule,
-    check_at_least,
-    check_choice,
-    check_count,
-    check_share,
-    commit,
-    place,
-)
+from ripple.decoders.base import Conversation, Decoder, Rule, Setup, commit, place
 from ripple.decoders.confidence import Confidence
 from ripple.errors import RippleError
+from ripple.fields import param
 from ripple.look import Answer, Ask, Edits, Look, Wants
 
 Doubles = npt.NDArray[np.float64]
@@ -39,28 +30,41 @@ class RPS(Decoder):
     name = "rps"
     paper = "Ripple-Pivot Search, arXiv 2608.11742"
 
-    tau: float = 0.9  # τ of the standard commit
-    tau_pivot: float = 0.9  # τ_pivot, least mass on the truncated support; above 1 no pivot is feasible
-    k_max: int = 10  # k_max, size of the truncated support
-    r: float = 0.1  # r, reachability ratio to the pivot's top-1 probability
-    lam: float = 0.1  # λ, plausibility weight
-    pivot: str = "mid_entropy"  # ablation: max_confidence | max_entropy (no mass test) | random
-    candidates: str = "search"  # ablation: greedy = only the top-1 token against staying masked
-    anchor: str = "shared"  # "packed": pay for a copy of the anchor, as the paper's text does
-    standard: Rule | None = field(default=None)  # the standard commit rule; None = Confidence(τ)
+    tau: float = param(0.9, "τ of the standard commit", within="(0, 1]")
+    tau_pivot: float = param(
+        0.9, "τ_pivot: least mass on the truncated support; above 1 no pivot is feasible", within="[0, inf)"
+    )
+    k_max: int = param(10, "k_max: size of the truncated support", within="[1, 255]")
+    r: float = param(0.1, "r: reachability ratio to the pivot's top-1 probability", within="(0, 1]")
+    lam: float = param(0.1, "λ: weight of plausibility", within="[0, inf)")
+    pivot: str = param(
+        "mid_entropy", "pivot rule; the others are ablations",
+        choices=("mid_entropy", "max_confidence", "max_entropy", "random"),
+    )  # fmt: skip
+    candidates: str = param(
+        "search",
+        "greedy: only the top-1 token against staying masked (ablation)",
+        choices=("search", "greedy"),
+    )
+    anchor: str = param(
+        "shared",
+        "packed: pay for a copy of the anchor, as the paper's text does",
+        choices=("shared", "packed"),
+    )
+    standard: Rule | None = param(None, "the standard commit rule; none is confidence at τ")
 
     def __post_init__(self) -> None:
-        check_share(self, "tau", "r")
-        check_at_least(self, 0, "tau_pivot", "lam")
-        check_count(self, 1, "k_max")
-        check_choice(self, "pivot", "mid_entropy", "max_confidence", "max_entropy", "random")
-        check_choice(self, "candidates", "search", "greedy")
-        check_choice(self, "anchor", "shared", "packed")
+        super().__post_init__()
         if self.standard is not None and not isinstance(self.standard, Rule):
+            given: object = self.standard
+            shown = given.describe() if isinstance(given, Decoder) else given
             raise RippleError(
-                f"rps: standard must be a single-forward decoder such as Confidence or Frechet, "
-                f"got {self.standard!r}."
+                f"rps: standard must be a single-forward decoder such as confidence, got {shown!r}."
             )
+
+    def fitted(self, setup: Setup) -> Self:
+        """Fit the standard rule."""
+        return self if self.standard is None else replace(self, standard=self.standard.fitted(setup))
 
     @property
     def rule(self) -> Rule:
@@ -77,10 +81,11 @@ class RPS(Decoder):
         """Fill the canvas block by block (Algorithm 1)."""
         pick_standard = self.rule.picker(canvas)
         ahead = self.rule.reads_ahead
+        fewest = 1 if self.candidates == "greedy" else 2  # candidates that make a search
         for window in canvas.windows():
             if not len(canvas.masked(window)):
                 continue
-            answer, follows = (yield Ask(window, ahead=ahead)), 0  # block-opening forward
+            answer, adopted = (yield Ask(window, ahead=ahead)), 0  # block-opening forward
             look = answer.base  # {p_i} over M
             while len(look):
                 pick = pick_standard(look, answer.ahead)  # S
@@ -89,30 +94,25 @@ class RPS(Decoder):
                 if not len(look):
                     break
                 pivot = self._choose_pivot(look, canvas) if len(look) > 1 else None
-                tokens = self._candidate_tokens(look, pivot)
-                if pivot is None or not len(tokens):
-                    answer = yield Ask(window, ahead=ahead, follows=follows)
-                    look, follows = answer.base, 0
+                tokens = self._candidate_tokens(look, pivot)[: canvas.branches_for(window)]
+                if pivot is None or len(tokens) < fewest:
+                    answer = yield Ask(window, ahead=ahead, adopted=adopted)
+                    look, adopted = answer.base, 0
                     continue
                 i_star = int(look.pos[pivot])
-                answer = yield self._lookahead(window, i_star, tokens, ahead, follows)
-                n_anchor = int(self.anchor == "packed")  # drafts between the base and the candidates
+                answer = yield self._lookahead(window, i_star, tokens, ahead, adopted)
+                n_anchor = int(self.anchor == "packed")  # branches before the candidates
                 anchor = answer.branches[0] if n_anchor else answer.base
                 scores = self._scores(answer, anchor, i_star)
                 best = int(np.argmax(scores))  # [MASK] comes first: a token must score strictly higher
                 canvas.note("search", partial(_facts, look, pivot, tokens, answer, anchor, scores))
                 if best:
-                    follows = n_anchor + best
-                    place(
-                        canvas,
-                        i_star,
-                        int(tokens[best - 1]),
-                        float(answer.probes[best - 1]),
-                        "pivot",
-                    )
-                    look = answer.branches[follows - 1]  # reuse the winner's look
+                    adopted = n_anchor + best
+                    token, p = int(tokens[best - 1]), float(answer.probes[best - 1])
+                    place(canvas, i_star, token, p, "pivot")
+                    look = answer.branches[adopted - 1]  # reuse the winner's look
                 else:
-                    follows, look = n_anchor, anchor  # reuse the anchor's look
+                    adopted, look = n_anchor, anchor  # reuse the anchor's look
 
     def _choose_pivot(self, look: Look, canvas: Canvas) -> int | None:
         """Return the row of the pivot i* among the masked rows (Eq. 3), or None when none is feasible."""
@@ -130,16 +130,16 @@ class RPS(Decoder):
         return int(np.argmax(spread))
 
     def _candidate_tokens(self, look: Look, pivot: int | None) -> Ints:
-        """Return C without [MASK], most probable first; empty when there is nothing to search."""
+        """Return C without [MASK], most probable first."""
         if pivot is None:
             return look.top_token[0, :0]
         tokens, p = look.top_token[pivot, : self.k_max], look.top_p[pivot, : self.k_max]
         if self.candidates == "greedy":
             return tokens[:1]
         reachable: Ints = tokens[p >= self.r * p[0]]
-        return reachable if len(reachable) > 1 else reachable[:0]
+        return reachable
 
-    def _lookahead(self, window: Window, i_star: int, tokens: Ints, ahead: bool, follows: int) -> Ask:
+    def _lookahead(self, window: Window, i_star: int, tokens: Ints, ahead: bool, adopted: int) -> Ask:
         """Build x_ahead: one branch per candidate, and probes for p_anchor(c)."""
         n_anchor = int(self.anchor == "packed")
         copies: tuple[Edits, ...] = ((),) * n_anchor
@@ -148,7 +148,7 @@ class RPS(Decoder):
             branches=(*copies, *(((i_star, int(c)),) for c in tokens)),
             probes=tuple((n_anchor, i_star, int(c)) for c in tokens),
             ahead=ahead,
-            follows=follows,
+            adopted=adopted,
         )
 
     def _scores(self, answer: Answer, anchor: Look, i_star: int) -> Doubles:

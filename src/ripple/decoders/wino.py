@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ripple.canvas import Canvas
-from ripple.decoders.base import Conversation, Decoder, check_share, commit, top_rows
+from ripple.decoders.base import Conversation, Decoder, commit, top_rows
+from ripple.fields import param
 from ripple.look import Ask
 
 FIRST_ALLOWANCE = 30  # the accept count assumed before a block's first draft
@@ -26,11 +27,8 @@ class Wino(Decoder):
     paper = "WINO, arXiv 2507.18578"
     revokes = True
 
-    tau1: float = 0.6  # τ1, drafting, strict
-    tau2: float = 0.9  # τ2, verification
-
-    def __post_init__(self) -> None:
-        check_share(self, "tau1", "tau2")
+    tau1: float = param(0.6, "τ1: draft above this confidence", within="(0, 1]")
+    tau2: float = param(0.9, "τ2: revoke below this leave-one-out probability", within="(0, 1]")
 
     def decode(self, canvas: Canvas) -> Conversation:
         """Draft and verify until each block is full; the last draft of a block is not verified."""
