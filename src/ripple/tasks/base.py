@@ -1,23 +1,16 @@
-"""What a task family is: items made from a seed, split by hash into training and test, and scored.
+"""What a task is: items with prompts, and a judge that says which responses are right.
 
-A family's `draft(rng)` writes one problem. Whether a draft belongs to the test stream is decided by a
-hash of its key (the prompt, or for code the problem itself, whatever names and examples it is dressed
-in), so no test problem can appear in training, whatever the number of samples.
+Generated families and published benchmarks have the same protocol, so an evaluation need not know which of
+the two it runs.
 """
 
 from __future__ import annotations
 
-import hashlib
-import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from ripple.errors import RippleError, unknown
-
-STREAMS = ("train", "test")
-TEST_ITEMS = 1000  # the fixed test set: the first this many distinct items of the test stream
-TEST_SHARE = 16  # one key in this many belongs to the test stream
+from ripple.errors import RippleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +19,7 @@ class Item:
 
     id: str  # "<task>/<stream>/<index>": enough to make the item again
     task: str
-    kind: str  # which sort of problem within the family
+    kind: str  # which sort of problem within the task
     prompt: str  # what the model is given; the response starts right after it
     solution: str  # one of several valid responses
     answer: str = ""  # the final answer, where the response is text
@@ -34,101 +27,93 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What a family writes from one random stream, before it is known to be training or test."""
+class Verdict:
+    """Whether one response is right, and why."""
 
-    kind: str
-    prompt: str
-    solution: str
-    answer: str = ""
-    tests: str = ""
-    key: str = ""  # what is hashed for the split; empty: the prompt
+    right: bool  # the mark that is reported
+    marks: Mapping[str, bool] = field(default_factory=dict)  # every mark by name; a family has only `right`
+    found: Mapping[str, str] = field(default_factory=dict)  # by mark: the answer, or how the program ended
 
 
 class Task(Protocol):
-    """A family of generated problems. There is no stop rule: a response ends at the model's end token."""
+    """Everything an evaluation needs to know of a generated family or a published benchmark."""
 
-    @property
-    def name(self) -> str:
-        """Return the family's name."""
+    name: str
+    summary: str  # one line
+    runs_code: bool  # whether judging runs what the model wrote
+    size: int  # number of test items
+
+    def stops_for(self, chat: bool) -> tuple[str, ...]:
+        """Return the strings that end a response, given whether prompts are put in a chat template."""
+        ...
+
+    def check_ready(self) -> None:
+        """Raise before any generation what judging would raise after it."""
+        ...
+
+    def facts(self, chat: bool) -> dict[str, Any]:
+        """Return what the task's name leaves open and a result line must carry, as JSON values."""
         ...
 
     def generate(self, stream: str, index: int) -> Item:
         """Return item `index` of a stream, always the same one."""
         ...
 
-    def test_items(self, n: int = TEST_ITEMS) -> list[Item]:
-        """Return the first n distinct items of the test stream."""
+    def test_items(self, n: int | None = None) -> list[Item]:
+        """Return the first n test items, by default all of them."""
         ...
 
-    def score(self, item: Item, text: str) -> bool:
-        """Say whether a response solves the item."""
+    def judge_many(self, items: Sequence[Item], texts: Sequence[str], workers: int = 0) -> list[Verdict]:
+        """Judge one response per item; `workers` are the processes that run code, 0 means one per core."""
         ...
 
     def score_many(self, items: Sequence[Item], texts: Sequence[str], workers: int = 0) -> list[bool]:
-        """Score many responses, in parallel where that pays."""
+        """Say of each response whether it is right."""
+        ...
+
+    def score(self, item: Item, text: str) -> bool:
+        """Say whether a response is right."""
         ...
 
 
-def in_test(key: str) -> bool:
-    """Say whether a problem with this key belongs to the test stream."""
-    return hashlib.sha256(key.encode()).digest()[0] % TEST_SHARE == 0
+def paired(items: Sequence[Item], texts: Sequence[str]) -> Iterator[tuple[Item, str]]:
+    """Return each item with its response."""
+    if len(items) != len(texts):
+        raise RippleError(f"Each item needs one response: {len(items)} items have {len(texts)}.")
+    return zip(items, texts, strict=True)
 
 
-class Family:
-    """The part that all families share; a family adds its name, `draft` and `score`."""
+def cut(text: str, stops: Sequence[str]) -> str:
+    """Cut a response at its stop strings, one stop after the other as the harness's models do."""
+    for stop in stops:
+        if stop:
+            text = text.split(stop, 1)[0]
+    return text
 
-    name = ""
 
-    def draft(self, rng: random.Random) -> Draft:
-        """Write one problem."""
-        raise NotImplementedError
+def item_count(n: int | None, default: int) -> int:
+    """Return how many items were asked for."""
+    if n is not None and n < 0:
+        raise RippleError(f"The number of items must be 0 or more, not {n}.")
+    return default if n is None else n
 
-    def score(self, item: Item, text: str) -> bool:
-        """Say whether a response solves the item."""
-        raise NotImplementedError
 
-    def score_many(self, items: Sequence[Item], texts: Sequence[str], workers: int = 0) -> list[bool]:
-        """Score many responses; `workers` matters only to the families that run code."""
-        return [self.score(item, text) for item, text in zip(items, texts, strict=True)]
+def check_code_allowed(task: Task, model: str, allow_code: bool, embedded: Collection[str]) -> None:
+    """Refuse to run a model's code without permission; the models that come with the package need none.
 
-    def generate(self, stream: str, index: int) -> Item:
-        """Return item `index` of a stream, always the same one, on any machine."""
-        if stream not in STREAMS:
-            raise unknown("stream", stream, STREAMS)
-        if index < 0:
-            raise RippleError(f"An item's index must be 0 or more, not {index}.")
-        # A string seed goes through SHA-512: the same on every Python version, unlike the built-in hash().
-        rng = random.Random(f"ripple/{self.name}/{stream}/{index}")
-        while True:
-            draft = self.draft(rng)
-            if in_test(draft.key or draft.prompt) == (stream == "test"):
-                break
-        return Item(
-            id=f"{self.name}/{stream}/{index}",
-            task=self.name,
-            kind=draft.kind,
-            prompt=draft.prompt,
-            solution=draft.solution,
-            answer=draft.answer,
-            tests=draft.tests,
-        )
+    Args:
+        task: What is to be evaluated.
+        model: The model as the user named it.
+        allow_code: The user's permission.
+        embedded: The names of the models that come with the package.
+    """
+    if task.runs_code and not allow_code and model not in embedded:
+        raise code_not_allowed(task.name)
 
-    def stream(self, stream: str, start: int = 0) -> Iterator[Item]:
-        """Yield the items of a stream from an index on, without end."""
-        index = start
-        while True:
-            yield self.generate(stream, index)
-            index += 1
 
-    def test_items(self, n: int = TEST_ITEMS) -> list[Item]:
-        """Return the first n distinct items of the test stream (repeated prompts are passed over)."""
-        seen: set[str] = set()
-        items: list[Item] = []
-        for item in self.stream("test"):
-            if len(items) >= n:
-                break
-            if item.prompt not in seen:
-                seen.add(item.prompt)
-                items.append(item)
-        return items
+def code_not_allowed(task: str) -> RippleError:
+    """Return the error for a task that may not run code."""
+    return RippleError(
+        f"{task} is scored by running code that a model wrote, in a sandbox (docs/sandbox.md says what it "
+        "stops): allow it with allow_code=True (--allow-code)."
+    )
