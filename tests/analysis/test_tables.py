@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ripple.analysis.ablation import ablation_figure
 from ripple.analysis.plots import front, speed_quality
+from ripple.analysis.statistics import pack_bits
 from ripple.analysis.tables import (
     best_of_sweeps,
     cache_table,
@@ -15,30 +17,31 @@ from ripple.analysis.tables import (
     mean_table,
     paired_table,
     search_table,
+    sweep_table,
 )
 from ripple.errors import RippleError
 
 
 def line(
-    method: str, accuracy: float, nfe: float, tps: float, setting: str = "", **more: Any
+    decoder: str, accuracy: float, nfe: float, tps: float, setting: str = "", **more: Any
 ) -> dict[str, Any]:
     return {
-        "model": "tiny", "cache": "none", "family": "words", "method": method, "setting": setting or method,
+        "model": "tiny", "cache": "none", "task": "words", "decoder": decoder, "setting": setting or decoder,
         "n": 100, "accuracy": accuracy, "interval": [accuracy - 0.05, min(1.0, accuracy + 0.05)], "nfe": nfe,
-        "rows": nfe, "tps": tps,
+        "canvases": nfe, "tps": tps,
     } | more  # fmt: skip
 
 
 LINES = [
     line("default", 0.9, 256, 100),
-    line("klass", 0.8, 64, 300, "klass(eps_kl=0.1)"),
+    line("klass", 0.8, 64, 300, "klass:eps_kl=0.1"),
     line("klass", 0.85, 128, 200, "klass"),
     line("rps", 0.9, 32, 600),
 ]
 GOLDEN = """\
 ### tiny, words, cache none (n = 100)
 
-| decoder | Acc | 95 % | NFE | NFE × | rows | tok/s | tok/s × |
+| decoder | Acc | 95 % | NFE | NFE × | canvases | tok/s | tok/s × |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 | default | **90.0** | 85.0-95.0 | 256.0 | 1.00 | 256.0 | 100 | 1.00 |
 | klass | 85.0 | 80.0-90.0 | 128.0 | 2.00 | 128.0 | 200 | 2.00 |
@@ -50,9 +53,14 @@ def test_the_table_equals_its_golden() -> None:
     assert decoder_tables(LINES) == GOLDEN
 
 
+def test_nothing_is_divided_by_nothing() -> None:
+    lines = [line("default", 0.9, 256, 0), line("rps", 0.9, 0, 600)]
+    assert "| rps | **90.0** | 85.0-95.0 | **0.0** |  | 0.0 | **600** |  |" in decoder_tables(lines)
+
+
 def test_sweeps_report_their_best_and_keep_all() -> None:
     assert [row["setting"] for row in best_of_sweeps(LINES)] == ["default", "klass", "rps"]
-    assert "klass(eps_kl=0.1)" in decoder_tables(LINES, every=True)
+    assert "klass:eps_kl=0.1" in decoder_tables(LINES, every=True)
 
 
 def test_a_later_line_replaces_an_earlier_one() -> None:
@@ -60,16 +68,16 @@ def test_a_later_line_replaces_an_earlier_one() -> None:
 
 
 def test_means_are_taken_over_the_families() -> None:
-    both = LINES + [row | {"family": "algebra", "accuracy": row["accuracy"] - 0.2} for row in LINES]
+    both = LINES + [row | {"task": "algebra", "accuracy": row["accuracy"] - 0.2} for row in LINES]
     assert "mean over 2 families" in mean_table(both)
     # half width: 1.96 * sqrt((0.9 * 0.1 + 0.7 * 0.3) / 100) / 2 = 0.0537
     assert "| rps | **80.0** | 74.6-85.4 | **32.0** | 8.00 |" in mean_table(both)
-    short = mean_table([*LINES, *(row | {"family": "algebra"} for row in LINES if row["method"] != "klass")])
+    short = mean_table([*LINES, *(row | {"task": "algebra"} for row in LINES if row["decoder"] != "klass")])
     assert "klass" not in short, "a decoder that lacks a family has no mean to compare"
 
 
 def test_a_mean_over_different_settings_says_so() -> None:
-    other = [row | {"family": "algebra", "accuracy": 1 - row["accuracy"]} for row in LINES]
+    other = [row | {"task": "algebra", "accuracy": 1 - row["accuracy"]} for row in LINES]
     assert "| klass, best of sweep |" in mean_table(LINES + other)
 
 
@@ -81,7 +89,7 @@ def test_pairs_are_counted_item_by_item() -> None:
         row.startswith("| tiny | none | default | words | -25.0 |")
         and "| 1 | 2 | 1.000 | 10.0 : 40.0 |" in row
     )
-    both = paired_table([x | {"family": f} for x in (ours, theirs) for f in ("words", "algebra")])
+    both = paired_table([x | {"task": f} for x in (ours, theirs) for f in ("words", "algebra")])
     assert "| all | -25.0 |" in both and "| 2 | 4 | 0.688 | 10.0 : 40.0 |" in both
 
 
@@ -93,7 +101,7 @@ def test_a_cache_is_compared_with_none_on_the_same_items() -> None:
     assert head == "| model | cache | against | decoder | words | all |"
     # half width: 1.96 * sqrt((3 / 4 - 0.25 ** 2) / 4)
     assert row == "| tiny | dual | none | rps | -25.0 ± 81.3 | -25.0 ± 81.3 |"
-    others = [line | {"cache": f"dual:{line['cache']}", "family": "algebra"} for line in (plain, dual)]
+    others = [line | {"cache": f"dual:{line['cache']}", "task": "algebra"} for line in (plain, dual)]
     table = cache_table([plain, dual, *others]).splitlines()
     assert table[2:] == [row.replace("| rps |", "| rps |  |")], "nothing in common, nothing to compare"
     assert "| dual:none | dual:dual | rps | +25.0 ± 81.3 |" in cache_table(others)
@@ -111,6 +119,7 @@ def test_the_front_holds_what_nothing_beats_in_both() -> None:
 
 
 def test_the_figure_is_written_and_says_what_is_missing(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     path = tmp_path / "figures" / "front.svg"
     speed_quality(LINES, path)
     assert path.read_text().count("<svg") == 1
@@ -119,3 +128,21 @@ def test_the_figure_is_written_and_says_what_is_missing(tmp_path: Path) -> None:
     assert again.read_bytes() == path.read_bytes(), "the same lines give the same file"
     with pytest.raises(RippleError, match="no result lines to draw"):
         speed_quality(LINES, path, caches=["dual"])
+
+
+def test_a_sweep_is_compared_with_its_decoders_own_setting_on_the_items_both_have() -> None:
+    own = line("glide", 0.75, 6, 1, n=8, right=pack_bits([True] * 6 + [False] * 2))
+    wide = line("glide", 0.5, 5, 1, "glide:width=64", n=4, right=pack_bits([True, True, False, False]))
+    table = sweep_table([own, wide])
+    assert "| tiny | none | glide | 8 | 75.0 | 6.00 | 6.0 |  |" in table
+    assert "| tiny | none | glide:width=64 | 4 | 50.0 | 5.00 | 5.0 | -50.0 ± 49.0 |" in table
+
+
+def test_a_decoders_settings_are_drawn_beside_its_own(tmp_path: Path) -> None:
+    own = line("glide", 0.75, 6, 1, n=4, right=pack_bits([True] * 3 + [False]))
+    wide = line("glide", 0.5, 5, 1, "glide:width=64", n=4, right=pack_bits([True, True, False, False]))
+    path = tmp_path / "glide.svg"
+    ablation_figure([own, wide], path)
+    assert path.read_text().count("<svg") == 1 and "glide:width=64" in path.read_text()
+    with pytest.raises(RippleError, match="no result lines of rps"):
+        ablation_figure([own, wide], path, "rps")

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ripple
-from ripple.analysis.lines import Line, read_lines
 from ripple.eval.results import Summary
-from ripple.eval.run import evaluate
-from ripple.models.random import write_random_checkpoint
-from ripple.tasks.base import Draft, Family, Item
+from ripple.eval.runner import Evaluation, evaluate
+from ripple.files import Line, read_lines
+from ripple.models.random_checkpoint import write_random_checkpoint
+from ripple.tasks import Item, Task
+from ripple.tasks.generated.base import Draft, GeneratedTask
 
-CLOCKS = ("seconds", "wall_seconds")
+CLOCKS = ("seconds", "engine_seconds")
 
 
-class Parity(Family):
+class Parity(GeneratedTask):
     """Short prompts; right or wrong by a hash of the response, so that a random model gets about half."""
 
     name = "parity"
-    tests = ""
 
-    def __init__(self) -> None:
+    def __init__(self, **facts: Any) -> None:
         self.groups: list[int] = []
+        self.own_facts = facts
 
     def draft(self, rng: random.Random) -> Draft:
-        return Draft("sum", f"{rng.randrange(1000)} + {rng.randrange(1000)} =", "0", tests=self.tests)
+        return Draft("sum", f"{rng.randrange(1000)} + {rng.randrange(1000)} =", "0")
+
+    def facts(self, chat: bool) -> dict[str, Any]:
+        return self.own_facts
 
     def score(self, item: Item, text: str) -> bool:
         return hashlib.sha256(text.encode()).digest()[0] % 2 == 0
@@ -44,7 +48,7 @@ class Coded(Parity):
     """The same, as code."""
 
     name = "coded"
-    tests = "assert True"
+    runs_code = True
 
 
 @pytest.fixture(scope="session")
@@ -53,16 +57,29 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_random_checkpoint(folder, vocab_size=328, d_model=32, n_heads=2, d_ff=32)
 
 
+@pytest.fixture(scope="session")
+def loaded(checkpoint: Path) -> ripple.Engine:
+    return ripple.load(checkpoint, device="cpu", dtype="float32")
+
+
 @pytest.fixture
-def engine(checkpoint: Path) -> ripple.Engine:
-    return ripple.load(checkpoint, device="cpu", dtype="float32", max_batch=4)
+def engine(loaded: ripple.Engine) -> Iterator[ripple.Engine]:
+    loaded.max_batch = 4
+    yield loaded
+    assert loaded.n_live == loaded.n_waiting == 0, "a test left requests behind"
 
 
-def go(engine: ripple.Engine, out: Path, limit: int = 12, task: Family | None = None, **how: Any) -> Summary:
+def go(
+    engine: ripple.Engine,
+    out: Path,
+    limit: int | None = 12,
+    task: Task | None = None,
+    chat: bool = False,
+    **how: Any,
+) -> Summary:
     """Evaluate with small settings."""
-    given = {name: how.pop(name) for name in ("progress", "chat", "task_facts") if name in how}
-    settings = ripple.Settings(**({"decoder": ripple.Confidence(), "length": 16, "block": 8} | how))
-    return evaluate(engine, task or Parity(), settings, out, limit, model="small", **given)
+    options = ripple.Options(**({"decoder": "confidence", "length": 16, "block": 8} | how))
+    return evaluate(Evaluation(engine, task or Parity(), options, "small", chat), out, limit)
 
 
 def rows(path: Path, *without: str) -> list[Line]:

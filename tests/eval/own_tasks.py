@@ -67,19 +67,21 @@ def evaluate(root: Path, model: Any, tasks: list[str], **how: Any) -> dict[str, 
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=str(root), include_defaults=False)
-    found = simple_evaluate(model=model, tasks=tasks, task_manager=manager, bootstrap_iters=0, **how)
-    assert found is None or isinstance(found, dict)
-    return found
+    report = simple_evaluate(model=model, tasks=tasks, task_manager=manager, bootstrap_iters=0, **how)
+    assert report is None or isinstance(report, dict)
+    return report
 
 
-def outcome(found: dict[str, Any]) -> dict[str, Any]:
+def outcome(report: dict[str, Any]) -> dict[str, Any]:
     """What must not depend on who computed it: every prompt, response and score."""
     rows = {
         task: sorted([r["doc_id"], r["filter"], str(r["arguments"]), str(r["resps"])] for r in samples)
-        for task, samples in found["samples"].items()
+        for task, samples in report["samples"].items()
     }
-    scores = {task: {k: v for k, v in s.items() if "stderr" not in k} for task, s in found["results"].items()}
-    return {"rows": rows, "scores": scores, "generated": found["config"]["ripple"]["generated"]}
+    scores = {
+        task: {k: v for k, v in s.items() if "stderr" not in k} for task, s in report["results"].items()
+    }
+    return {"rows": rows, "scores": scores, "generated": report["config"]["ripple"]["generated"]}
 
 
 if __name__ == "__main__":

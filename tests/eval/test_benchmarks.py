@@ -9,13 +9,11 @@ import huggingface_hub.constants
 import pytest
 
 import ripple
-from ripple.analysis.lines import read_lines
-from ripple.benchmarks import BENCHMARKS, cut
 from ripple.cli import main
-from ripple.eval import find_task, task_facts
 from ripple.eval.results import read_run, summarize
-from ripple.eval.run import evaluate
-from ripple.tasks import TASKS
+from ripple.files import read_lines
+from ripple.tasks import BENCHMARKS, TASKS, cut, find_task
+from tests.eval.conftest import go
 
 ROWS = [
     {
@@ -57,7 +55,7 @@ def test_without_files_and_network_a_benchmark_is_one_sentence(monkeypatch: pyte
     assert str(refused.value).endswith("say with --data where gsm8k's files are.")
 
 
-def test_a_benchmark_is_evaluated_with_its_checksums_in_every_line(
+def test_a_benchmark_is_evaluated_with_its_checksums_in_the_runs_line(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -65,47 +63,44 @@ def test_a_benchmark_is_evaluated_with_its_checksums_in_every_line(
     assert main(["eval", "--task", "gsm8k", "--data", str(data), "--shots", "1", *how]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["n"] == 3 and "sha256" in captured.err
-    items = [line for line in read_lines(out) if line["kind"] == "item"]
-    assert [line["shots"] for line in items] == [1, 1, 1]
-    assert all("sha256" in line["sources"][0] and str(tmp_path) not in json.dumps(line) for line in items)
+    [run] = [line for line in read_lines(out) if line["kind"] == "run"]
+    assert run["task_facts"]["shots"] == 1 and "sha256" in run["task_facts"]["sources"][0]
+    assert str(tmp_path) not in out.read_text(), "no machine's paths in result files"
 
 
 def test_every_line_has_both_marks_and_both_token_counts(
     engine: ripple.Engine, data: Path, tmp_path: Path
 ) -> None:
     task, out = find_task("gsm8k", data, shots=0), tmp_path / "r.jsonl"
-    settings = ripple.Settings(decoder=ripple.Confidence(), length=24, block=8)
-    found = evaluate(engine, task, settings, out, model="small", task_facts=task_facts(task, False))
+    summary = go(engine, out, None, task, length=24)
     lines = [line for line in read_lines(out) if line["kind"] == "item"]
-    text, config = engine.text, engine.model.config
-    assert text is not None
+    tokenizer, config = engine.tokenizer, engine.model.config
+    assert tokenizer is not None
     for line, item in zip(sorted(lines, key=lambda row: row["item"]), task.test_items(), strict=True):
-        (verdict,) = task.details([item], [line["text"]])
+        (verdict,) = task.judge_many([item], [line["text"]])
         assert line["marks"] == verdict.marks and line["found"] == verdict.found
         assert line["right"] is line["marks"]["flexible"]
         ids = engine.generate(item.prompt, decoder="confidence", length=24, block=8).token_ids
-        whole = cut(text.decode(ids, skip_special=False), task.stops)
-        assert line["tokens_fast_dllm"] == sum(i != config.end_ids[0] for i in text.encode(whole))
+        whole = cut(tokenizer.decode(ids, skip_special=False), task.stops_for(False))
+        assert line["tokens_fast_dllm"] == sum(i != config.end_ids[0] for i in tokenizer.encode(whole))
         ends = [place for place, token in enumerate(ids) if token in config.end_ids]
         assert line["new_tokens"] == (ends[0] + 1 if ends else len(ids))
-        assert line["seconds"] > 0 and line["wall_seconds"] > 0 and len(line["environment"]) == 12
-    assert found.marks["flexible"] == found.accuracy and set(found.marks) == {"strict", "flexible"}
-    assert found.tokens_fast_dllm == sum(line["tokens_fast_dllm"] for line in lines) / 3
-    assert found.tokens_per_second_fast_dllm == pytest.approx(
-        found.tokens_per_second * found.tokens_fast_dllm / found.new_tokens
-    )
+        assert line["seconds"] > 0 and line["engine_seconds"] > 0 and len(line["environment"]) == 12
+    assert summary.marks["flexible"] == summary.accuracy and set(summary.marks) == {"strict", "flexible"}
+    assert summary.tokens_fast_dllm == sum(line["tokens_fast_dllm"] for line in lines) / 3
+    assert summary.tps_fast_dllm == pytest.approx(summary.tps * summary.tokens_fast_dllm / summary.new_tokens)
 
 
-def test_old_lines_without_marks_are_still_summed_up(
+def test_a_mark_or_count_that_a_line_lacks_is_not_averaged(
     engine: ripple.Engine, data: Path, tmp_path: Path
 ) -> None:
-    task, out = find_task("gsm8k", data, shots=0), tmp_path / "r.jsonl"
-    settings = ripple.Settings(decoder=ripple.Confidence(), length=8, block=8)
-    evaluate(engine, task, settings, out, model="small")
-    lines = read_run(str(out))
-    del lines[0]["marks"], lines[1]["tokens_fast_dllm"]
-    found = summarize(lines)
-    assert (found.n, found.marks, found.tokens_fast_dllm) == (3, {}, None)
+    out = tmp_path / "r.jsonl"
+    go(engine, out, None, find_task("gsm8k", data, shots=0), length=8)
+    run = read_run(str(out))
+    del run.items[1]["marks"]["strict"]
+    run.items[2]["tokens_fast_dllm"] = None
+    summary = summarize(run)
+    assert (summary.n, list(summary.marks), summary.tokens_fast_dllm) == (3, ["flexible"], None)
 
 
 def test_the_closing_table_shows_both(
@@ -119,6 +114,6 @@ def test_the_closing_table_shows_both(
 
 
 def test_other_shots_are_another_run(data: Path) -> None:
-    facts = [task_facts(find_task("gsm8k", data, shots=n), chat=False) for n in (0, 1)]
+    facts = [find_task("gsm8k", data, shots=n).facts(chat=False) for n in (0, 1)]
     assert facts[0] != facts[1] and facts[0]["task_stops"]
-    assert task_facts(TASKS["words"], chat=False) == {}
+    assert find_task("words").facts(chat=False) == {}

@@ -21,19 +21,18 @@ from lm_eval.api.model import CachingLM
 from lm_eval.api.registry import get_model
 
 import ripple
-from ripple.analysis.lines import read_lines
-from ripple.benchmarks import cut
 from ripple.cli import main
 from ripple.errors import RippleError
-from ripple.eval import find_task, task_facts
 from ripple.eval.harness import RippleLM, register
 from ripple.eval.likelihood import log_likelihood
-from ripple.eval.results import Summary
-from ripple.eval.run import evaluate as run_ours
+from ripple.eval.results import StoredRun, Summary, read_run
+from ripple.eval.runner import Evaluation
+from ripple.eval.runner import evaluate as run_ours
+from ripple.tasks import cut, find_task
 from tests.eval import own_tasks
 
 HOW = {"decoder": "rps", "lam": 0.2, "length": 48, "block": 32, "cache": "dual"}
-SETTINGS = ripple.Settings(decoder=ripple.RPS(lam=0.2), length=48, block=32, cache=ripple.DualCache())
+OPTIONS = ripple.Options("rps:lam=0.2", length=48, block=32, cache="dual")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,22 +62,20 @@ def asked(kind: str, *arguments: tuple[Any, ...]) -> list[Instance]:
     return [Instance(kind, {}, args, index) for index, args in enumerate(arguments)]
 
 
-def ours(lm: RippleLM, root: Path, out: Path, shots: int, chat: bool, settings: ripple.Settings) -> Summary:
+def ours(lm: RippleLM, root: Path, out: Path, shots: int, chat: bool, options: ripple.Options) -> Summary:
     """Our own runner on the same rows."""
     task = find_task("gsm8k", root, shots=shots)
-    return run_ours(
-        lm.engine, task, settings, out, model="tiny-llada", chat=chat, task_facts=task_facts(task, chat)
-    )
+    return run_ours(Evaluation(lm.engine, task, options, "tiny-llada", chat), out)
 
 
-def same_rows(samples: Sequence[dict[str, Any]], out: Path) -> None:
+def same_rows(samples: Sequence[dict[str, Any]], run: StoredRun) -> None:
     """Check every response, extracted answer and mark of the harness against our lines."""
-    lines = {line["item"]: line for line in read_lines(out) if line["kind"] == "item"}
+    lines = {line["item"]: line for line in run.items}
     assert len(samples) == 2 * len(lines) > 0  # one sample per row and mark
     for sample in samples:
         line = lines[f"gsm8k/test/{sample['doc_id']}"]
         mark = {"strict-match": "strict", "flexible-extract": "flexible"}[sample["filter"]]
-        assert sample["resps"][0][0] == cut(line["text"], line["task_stops"])
+        assert sample["resps"][0][0] == cut(line["text"], run.facts["task_facts"]["task_stops"])
         assert sample["filtered_resps"][0] == line["found"][mark]
         assert bool(sample["exact_match"]) == line["marks"][mark]
 
@@ -87,17 +84,17 @@ def test_the_runner_and_the_harness_agree_on_responses_scores_and_costs(
     tiny: RippleLM, root: Path, tmp_path: Path
 ) -> None:
     tiny.costs.clear()
-    found = own_tasks.evaluate(root, tiny, ["own_gsm8k"], num_fewshot=0)
-    assert found is not None
-    summary = ours(tiny, root, tmp_path / "r.jsonl", 0, False, SETTINGS)
-    same_rows(found["samples"]["own_gsm8k"], tmp_path / "r.jsonl")
-    scores = found["results"]["own_gsm8k"]
+    report = own_tasks.evaluate(root, tiny, ["own_gsm8k"], num_fewshot=0)
+    assert report is not None
+    summary = ours(tiny, root, tmp_path / "r.jsonl", 0, False, OPTIONS)
+    same_rows(report["samples"]["own_gsm8k"], read_run(f"{tmp_path}/r.jsonl"))
+    scores = report["results"]["own_gsm8k"]
     assert scores["exact_match,strict-match"] == summary.marks["strict"]
     assert scores["exact_match,flexible-extract"] == summary.marks["flexible"] == summary.accuracy
     assert 0 < summary.marks["strict"] < summary.accuracy < 1  # or the agreement would say little
-    told = found["config"]["ripple"]
+    told = report["config"]["ripple"]
     assert told["generated"] == summary.n and told["environment"]["torch"]
-    for name in ("nfe", "nfe_normal", "nfe_lookahead", "rows", "new_tokens", "tokens_fast_dllm"):
+    for name in ("nfe", "nfe_normal", "nfe_lookahead", "canvases", "new_tokens", "tokens_fast_dllm"):
         assert told["mean"][name] == getattr(summary, name)
 
 
@@ -105,18 +102,20 @@ def test_the_runner_and_the_harness_agree_on_responses_scores_and_costs(
 def test_they_agree_on_worked_examples_and_chat(
     small: RippleLM, root: Path, tmp_path: Path, chat: bool, shots: int
 ) -> None:
-    found = own_tasks.evaluate(
+    report = own_tasks.evaluate(
         root, small, ["own_gsm8k"], num_fewshot=shots, apply_chat_template=chat, fewshot_as_multiturn=False
     )
-    assert found is not None
-    settings = ripple.Settings(decoder=ripple.Confidence(), length=8, block=8)
-    ours(small, root, tmp_path / "r.jsonl", shots, chat, settings)
-    samples = found["samples"]["own_gsm8k"]
-    same_rows(samples, tmp_path / "r.jsonl")
+    assert report is not None
+    options = ripple.Options("confidence", length=8, block=8)
+    ours(small, root, tmp_path / "r.jsonl", shots, chat, options)
+    samples = report["samples"]["own_gsm8k"]
+    same_rows(samples, read_run(f"{tmp_path}/r.jsonl"))
     prompts = {sample["doc_id"]: sample["arguments"][0][0] for sample in samples}
     for index, item in enumerate(find_task("gsm8k", root, shots=shots).test_items()):
         turn = [{"role": "user", "content": item.prompt}]
-        wanted = small.text.encode_chat(turn) if chat else small.text.encode(item.prompt)
+        wanted = (
+            small.engine.tokenizer.encode_chat(turn) if chat else small.engine.tokenizer.encode(item.prompt)
+        )
         assert small.tok_encode(prompts[index]) == wanted
 
 
@@ -126,16 +125,17 @@ def test_generation_keeps_order_and_obeys_its_arguments(checkpoint: Path) -> Non
     plain = [lm.engine.generate(c, decoder="confidence", length=8, block=8).text for c in contexts]
     stop = plain[2][3]
     requests = [(c, {"max_gen_toks": 8, "until": [stop] if i == 2 else []}) for i, c in enumerate(contexts)]
-    found = lm.generate_until(asked("generate_until", *requests))
-    assert found == [*plain[:2], plain[2].split(stop)[0], *plain[3:]] and found[2] != plain[2]
-    assert lm.settings.length == 256  # when neither the model nor the task says
+    texts = lm.generate_until(asked("generate_until", *requests))
+    assert texts == [*plain[:2], plain[2].split(stop)[0], *plain[3:]] and texts[2] != plain[2]
+    (unsaid,) = lm.generate_until(asked("generate_until", (contexts[0], {})))
+    assert unsaid == lm.engine.generate(contexts[0], decoder="confidence", length=256).text  # nobody says
     fixed = RippleLM(str(checkpoint), device="cpu", decoder="confidence", length=4, escape_until=True)
     whole = fixed.engine.generate(contexts[2], decoder="confidence", length=4, block=4).text
     assert fixed.generate_until(asked("generate_until", requests[2])) == [whole]  # model_args win
     sampled = [("1 + 1 =", {"max_gen_toks": 8, "do_sample": True, "temperature": 5.0})] * 2
     first, second = lm.generate_until(asked("generate_until", *sampled))
     assert first != second  # a repeated request is another sample
-    with pytest.raises(RippleError, match=r"Unknown setting 'tua'\. Did you mean 'tau'\?"):
+    with pytest.raises(RippleError, match=r"Unknown option 'tua'\. Did you mean 'tau'\?"):
         lm.generate_until(asked("generate_until", ("1", {"tua": 0.5})))
     with pytest.raises(RippleError, match=r"Request 1: Prompt of \d+ tokens and .* exceed"):
         lm.generate_until(asked("generate_until", requests[0], ("1" * 2000, {})))
@@ -173,22 +173,23 @@ def test_the_harnesss_cache_spares_the_model(
     assert [list(part) for part in again] == [list(part) for part in first]
 
 
-def test_an_answer_that_is_begun_stays_open(tiny: RippleLM, small: RippleLM) -> None:
+def test_an_answer_that_is_begun_stays_open(small: RippleLM, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = [{"role": "user", "content": "Add 1 and 2."}, {"role": "assistant", "content": "It is"}]
     opened = small.apply_chat_template(turns[:1])
     assert small.apply_chat_template(turns, add_generation_prompt=False) == opened + "It is"
     with pytest.raises(RippleError, match="one chat template"):
         small.chat_template("other")
+    monkeypatch.setattr(small.engine.tokenizer._inner, "chat_template", None)
     with pytest.raises(RippleError, match="has no chat template"):
-        tiny.apply_chat_template(turns[:1])
+        small.apply_chat_template(turns[:1])
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ({}, "pretrained=PATH"),
-        ({"pretrained": "tiny-llada", "mc_nmu": 4}, r"Unknown setting 'mc_nmu'\. Did you mean 'mc_num'\?"),
-        ({"pretrained": "tiny-llada", "lamb": 4}, r"Unknown setting 'lamb'\. Did you mean 'lam'\?"),
+        ({"pretrained": "tiny-llada", "mc_nmu": 4}, r"Unknown option 'mc_nmu'\. Did you mean 'mc_num'\?"),
+        ({"pretrained": "tiny-llada", "lamb": 4}, r"Unknown option 'lamb'\. Did you mean 'lam'\?"),
         ({"pretrained": "tiny-llada", "mc_num": 0}, "mc_num must be a whole number of at least 1, got 0"),
         ({"pretrained": "tiny-llada", "batch_size": "many"}, "batch_size must be a whole number"),
         ({"pretrained": "no-such-model"}, "neither an existing folder nor a hub id"),
@@ -223,7 +224,7 @@ def test_the_command_line_is_the_harnesss_own(
     assert "exact_match" in capsys.readouterr().out and sys.argv == before
     (path,) = (tmp_path / "out").rglob("results_*.json")
     told = json.loads(path.read_text())["config"]["ripple"]
-    assert told["decoder"] == "rps(lam=0.2)" and told["generated"] == 2 and told["given"]["length"] == 8
+    assert told["decoder"] == "rps:lam=0.2" and told["generated"] == 2 and told["given"]["length"] == 8
     assert main(["lm-eval", "--model", "dummy", *common, "--limit", "2"]) == 0
     wrong = ["--model", "ripple", "--model_args", f"pretrained={checkpoint},lamb=0.2"]
     assert main(["lm-eval", *wrong, *common]) == 2
@@ -240,7 +241,8 @@ def test_two_processes_score_as_one_does(root: Path, checkpoint: Path, tmp_path:
     out = tmp_path / "two.json"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     where = Path(__file__).parent.parent.parent
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(where)}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment["PYTHONPATH"] = f"{where / 'src'}{os.pathsep}{where}"
     script = ["-m", "tests.eval.own_tasks", str(root), arguments, str(out)]
     done = subprocess.run(
         [*command, *script], env=environment, capture_output=True, text=True, timeout=240, cwd=where

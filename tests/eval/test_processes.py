@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import socket
 from pathlib import Path
 
 import pytest
 import torch
 
 from ripple.errors import RippleError
-from ripple.eval.processes import Processes
-
-TWO = """
-import json, sys
-from ripple.errors import RippleError
 from ripple.eval.processes import Processes, leave
-of = Processes()
-of.check_alike("same")
-found = of.gather({i: i * i for i in of.share(5)}, 5)
-try:
-    of.check_alike(f"not the same: {of.rank}")
-except RippleError as error:
-    said = str(error)
-with open(f"{sys.argv[1]}/{of.rank}", "w") as file:
-    json.dump([of.n, list(of.share(5)), found, said], file)
-leave()
-"""
+from tests.eval.forks import fork, wait
+
+
+def take_part(rank: int, port: int, folder: Path) -> None:
+    """What one of two processes does, with what it found out in a file."""
+    os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    of = Processes()
+    of.check_alike("same")
+    answers = of.gather({i: i * i for i in of.share(5)}, 5)
+    with pytest.raises(RippleError, match="hold different requests"):
+        of.check_alike(f"not the same: {of.rank}")
+    (folder / str(rank)).write_text(json.dumps([of.n, list(of.share(5)), answers]))
+    leave()
 
 
 def test_alone_everything_is_mine() -> None:
@@ -57,16 +53,11 @@ def test_processes_that_nobody_joins_are_one_sentence(monkeypatch: pytest.Monkey
     assert "\n" not in str(said.value)
 
 
-@pytest.mark.slow  # three starts of an interpreter
-def test_two_processes_hear_each_other(tmp_path: Path) -> None:
-    script = tmp_path / "two.py"
-    script.write_text(TWO)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+def test_two_processes_share_their_answers(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    children = [fork(lambda rank=rank: take_part(rank, port, tmp_path)) for rank in (0, 1)]
+    assert [wait(child) for child in children] == [0, 0]
     told = [json.loads((tmp_path / str(rank)).read_text()) for rank in (0, 1)]
-    assert [one[:3] for one in told] == [[2, [0, 2, 4], [0, 1, 4, 9, 16]], [2, [1, 3], [0, 1, 4, 9, 16]]]
-    assert all("hold different requests" in one[3] for one in told)
+    assert told == [[2, [0, 2, 4], [0, 1, 4, 9, 16]], [2, [1, 3], [0, 1, 4, 9, 16]]]

@@ -9,11 +9,14 @@ import pytest
 
 import ripple
 from ripple.decoders import RPS, Default, Lopa, Wino
+from ripple.eval.facts import ModelChoice
+from ripple.eval.searches import binary_entropy, bound_pairs, certified
+from ripple.eval.summary import source_lines
+from ripple.eval.sweep import Want
 from ripple.paper import oracle
-from ripple.paper.bound import binary_entropy, certified, pairs
 from ripple.paper.breakdown import forwards, time_setting
-from ripple.paper.experiments import Want
-from ripple.paper.lengths import choose_example, failures, snapshots, source_lines, verdicts
+from ripple.paper.failures import choose_example, failures, snapshots
+from ripple.paper.judge import verdicts
 from tests.reference.model import ReferenceModel
 
 PROMPT = [7, 3, 11, 20]
@@ -64,10 +67,10 @@ def test_the_bound_holds_in_every_search(engine: ripple.Engine) -> None:
     rps = RPS(tau=0.5, tau_pivot=0.2, r=0.05)  # random models are seldom sure, so ask for little
     prompts = [[i, 3 * i % 40, 7] for i in range(12)]
     results = engine.generate(prompts, decoder=rps, length=64, block=32, trace=True)
-    found = [pair for result in results for pair in pairs(result.trace or [])]
-    assert len(found) >= 10
-    assert all(0 <= bound <= seen <= n for n, bound, seen in found)
-    assert any(bound > 0 for _, bound, _ in found) and any(seen > bound for _, bound, seen in found)
+    pairs = [pair for result in results for pair in bound_pairs(result.trace or [])]
+    assert len(pairs) >= 10
+    assert all(0 <= bound <= seen <= n for n, bound, seen in pairs)
+    assert any(bound > 0 for _, bound, _ in pairs) and any(seen > bound for _, bound, seen in pairs)
 
 
 def test_the_bound_is_the_propositions() -> None:
@@ -77,7 +80,8 @@ def test_the_bound_is_the_propositions() -> None:
 
 
 def test_forwards_of_a_trace_add_up(engine: ripple.Engine) -> None:
-    want = Want("m", "words", "none", 64, RPS(tau_pivot=0.2))
+    model = ModelChoice("m", "m", "llada", None)
+    want = Want(model, "words", "none", 64, RPS(tau_pivot=0.2))
     line = time_setting(engine, want, [PROMPT, [5]])
     assert sum(kind["count"] for kind in line["forwards"].values()) == line["nfe"]
     spent = sum(kind["count"] * kind["ms"] for kind in line["forwards"].values())

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from ripple.caches import CACHES
 from ripple.decoders import RPS, Decoder
 from ripple.errors import RippleError
-from ripple.paper.experiments import EXPERIMENTS, MIRRORS, MODELS, SCORINGS, wants
-from ripple.paper.plan import Request, all_wants, chosen, jobs, timings
+from ripple.eval.facts import choose_model
+from ripple.eval.settings import SCORINGS
+from ripple.eval.sweep import Piece
+from ripple.paper.experiments import EXPERIMENTS, MIRRORS, wants
+from ripple.paper.plan import ReportOptions, all_wants, chosen, line_key, pieces, timings
 
-FAMILIES = tuple(MIRRORS)
-
-
-def settings(name: str, model: str = "tiny-llada") -> list[Decoder]:
-    return EXPERIMENTS[name].settings(model)
-
-
-def values(name: str, field: str, model: str = "tiny-llada") -> list[object]:
-    return [getattr(s, field) for s in settings(name, model) if isinstance(s, RPS)]
+TASKS = tuple(MIRRORS)
+MODELS = tuple(choose_model(name) for name in ("tiny-llada", "tiny-dream"))
 
 
-def request(**given: object) -> Request:
+def settings(name: str, family: str = "llada") -> list[Decoder]:
+    return EXPERIMENTS[name].settings(family)
+
+
+def values(name: str, field: str, family: str = "llada") -> list[object]:
+    return [getattr(s, field) for s in settings(name, family) if isinstance(s, RPS)]
+
+
+def options(**given: object) -> ReportOptions:
     how: dict[str, object] = {
-        "models": {m: m for m in MODELS}, "tasks": FAMILIES, "experiments": chosen(None), "limit": 5,
-        "length": 256, "device": "cpu", "sweeps": True,
+        "models": MODELS, "tasks": TASKS, "experiments": chosen(None), "limit": 5, "length": 256,
+        "device": "cpu", "sweeps": True,
     }  # fmt: skip
-    return Request(**(how | given))  # type: ignore[arg-type]
+    return ReportOptions(**(how | given))  # type: ignore[arg-type]
 
 
 def test_the_sweeps_are_the_papers() -> None:
@@ -52,7 +55,7 @@ def test_the_main_table_has_the_papers_decoders_and_baseline_sweeps() -> None:
     assert swept("confidence", "tau") == {0.9}
     [rps] = [s for s in main if isinstance(s, RPS)]
     assert (rps.k_max, rps.r, rps.tau_pivot, rps.lam) == (10, 0.1, 0.9, 0.1)
-    assert values("main", "tau_pivot", "tiny-dream") == [0.95]
+    assert values("main", "tau_pivot", "dream") == [0.95]
 
 
 def test_the_ablation_crosses_pivot_rules_with_scorings() -> None:
@@ -67,7 +70,7 @@ def test_the_ablation_crosses_pivot_rules_with_scorings() -> None:
 
 def test_each_experiment_runs_where_the_paper_ran_it() -> None:
     def where(name: str) -> set[str]:
-        return {MIRRORS[want.task] for want in wants(EXPERIMENTS[name], MODELS, FAMILIES, 256)}
+        return {MIRRORS[want.task] for want in wants(EXPERIMENTS[name], MODELS, TASKS, 256)}
 
     assert where("lambda") == where("k_max") == where("pivot") == {"gsm8k"}
     assert where("length") == {"humaneval", "math500"}
@@ -77,40 +80,44 @@ def test_each_experiment_runs_where_the_paper_ran_it() -> None:
     assert alone == {"mbpp"}, "with other tasks an experiment still runs"
 
 
-def test_every_cache_appears_by_itself() -> None:
-    assert {want.cache for want in wants(EXPERIMENTS["caches"], MODELS, FAMILIES, 256)} == set(CACHES)
+def test_every_cache_of_the_paper_appears() -> None:
+    caches = {want.cache for want in wants(EXPERIMENTS["caches"], MODELS, TASKS, 256)}
+    assert caches == {"none", "prefix", "dual", "dkv", "d2"}
 
 
 def test_no_line_is_run_twice_and_every_experiment_starts_early() -> None:
-    asked = request()
-    todo = jobs(asked, [])
-    keys = [
-        (job.name, job.unit.family, job.unit.cache, s.describe(), job.unit.length)
-        for job in todo
-        for s in job.unit.settings
-    ]
-    assert len(keys) == len(set(keys)) == sum(1 for _ in all_wants(asked))
-    places = {(e.name, w.model, w.task, w.cache, w.length, w.setting.describe()) for e, w in all_wants(asked)}
-    wanted = {name: {p[1:] for p in places if p[0] == name} for name in {p[0] for p in places}}
+    asked = options()
+    todo = pieces(asked, [])
+    sweeps = [piece for piece in todo if isinstance(piece, Piece)]
+
+    def places(piece: Piece) -> list[tuple[object, ...]]:
+        where = (piece.model.name, piece.task, piece.cache, piece.length)
+        return [(*where, setting.describe()) for setting in piece.settings]
+
+    every = [place for piece in sweeps for place in places(piece)]
+    assert len(every) == len(set(every)) == sum(1 for _ in all_wants(asked))
+    wanted: dict[str, set[tuple[object, ...]]] = {}
+    for experiment, want in all_wants(asked):
+        place = (want.model.name, want.task, want.cache, want.length, want.setting.describe())
+        wanted.setdefault(experiment.name, set()).add(place)
     early = todo[: len(todo) // 2]
-    begun = {
-        (j.name, j.unit.family, j.unit.cache, j.unit.length, s.describe())
-        for j in early
-        for s in j.unit.settings
-    }
-    assert all(begun & mine for mine in wanted.values()) and any(job.kind == "oracle" for job in early)
+    begun = {place for piece in early if isinstance(piece, Piece) for place in places(piece)}
+    assert all(begun & mine for mine in wanted.values())
+    assert any(not isinstance(piece, Piece) for piece in early)
 
 
 def test_lines_that_are_there_are_not_run_again() -> None:
-    asked = request(experiments=chosen("lambda,breakdown"))
+    asked = options(experiments=chosen("lambda,breakdown"))
     lines = [
         {
-            "bench": "decoders",
-            **dict(zip(("model", "family", "cache", "setting", "n", "length"), w.key(5), strict=True)),
+            "kind": "summary", "model": want.model.name, "task": want.task, "chat": False,
+            "cache": want.cache, "setting": want.setting.describe(), "length": want.length, "n": 5,
         }
-        for _, w in all_wants(asked)
-    ]
-    assert jobs(asked, lines) == [] and jobs(asked, lines[1:]) != []
+        for _, want in all_wants(asked)
+    ]  # fmt: skip
+    assert [line_key(line) for line in lines] == [asked.key(want) for _, want in all_wants(asked)]
+    assert pieces(asked, lines) == [] and pieces(asked, lines[1:]) != []
+    assert pieces(asked, [line | {"chat": True} for line in lines]) != [], "a chat template makes other lines"
     assert len(timings(asked, lines)) == 2  # RPS on words with both models
 
 

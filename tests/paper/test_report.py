@@ -7,17 +7,18 @@ the golden again: `python -m tests.paper.test_report`.
 from __future__ import annotations
 
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from ripple.analysis import published
-from ripple.analysis.lines import read_lines
-from ripple.paper import figures
-from ripple.paper.book import Book
-from ripple.paper.findings import findings
-from ripple.paper.judge import AGREES, DIFFERS, OPEN, OTHER, SAME, Paired, higher, not_lower
+from ripple.analysis.statistics import Paired
+from ripple.files import read_lines
+from ripple.paper import figures, published
+from ripple.paper.judge import AGREES, DIFFERS, OPEN, OTHER, SAME, higher, not_lower
+from ripple.paper.judgements import judgements
+from ripple.paper.line_index import LineIndex
 from ripple.paper.report import write
 
 HERE = Path(__file__).parent
@@ -34,10 +35,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_report_is_the_golden_one(report: Path) -> None:
+    pytest.importorskip("matplotlib")
     assert (report / "report.md").read_text() == GOLDEN.read_text()
 
 
 def test_every_figure_comes_as_svg_and_png(report: Path) -> None:
+    pytest.importorskip("matplotlib")
     names = {path.stem for path in report.glob("*.svg")}
     assert names >= {"main", "length", "lambda", "k_max", "r", "tau_pivot", "pivot", "breakdown", "caches"}
     assert names >= {"oracle", "failure", "bound"} and names == {path.stem for path in report.glob("*.png")}
@@ -91,23 +94,24 @@ def test_the_page_is_well_formed_and_needs_nothing_else(report: Path) -> None:
 def test_a_figure_drawn_again_is_the_same_file(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "_FIGURES", {"bound": figures._FIGURES["bound"]})
-    figures.draw(Book(read_lines(LINES)), tmp_path)
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(figures, "FIGURES", {"bound": figures.FIGURES["bound"]})
+    figures.draw(LineIndex(read_lines(LINES)), tmp_path)
     assert (report / "bound.svg").read_bytes() == (tmp_path / "bound.svg").read_bytes()
 
 
 def test_conclusions_follow_the_lines() -> None:
     """Turn the numbers round and the sentences turn with them."""
     lines = read_lines(LINES)
-    before = {f.claim: f.verdict for f in findings(Book(lines))}
+    before = {f.claim: f.verdict for f in judgements(LineIndex(lines))}
     fewest = next(claim for claim in before if "fewest forwards" in claim)
     assert before[fewest] == AGREES
     for line in lines:
-        if line.get("method") == "rps" and line["bench"] == "decoders":
+        if line["kind"] == "summary" and line["decoder"] == "rps":
             line["nfe"] *= 100
         for pair in line.get("bound", ()):
             pair[1] = pair[2] + 1  # certify one more than was seen
-    after = {f.claim: f.verdict for f in findings(Book(lines))}
+    after = {f.claim: f.verdict for f in judgements(LineIndex(lines))}
     bound = next(claim for claim in before if "Proposition 1" in claim)
     assert after[fewest] == DIFFERS and (before[bound], after[bound]) == (AGREES, DIFFERS)
 
@@ -120,11 +124,11 @@ def test_verdicts_on_accuracy_need_evidence() -> None:
 
 
 def test_tables_never_mix_numbers_of_items() -> None:
-    lines = [line for line in read_lines(LINES) if line["bench"] == "decoders"]
+    lines = [line for line in read_lines(LINES) if line["kind"] == "summary"]
     model, task, length = "tiny-llada", "words", 128
-    settings = [line["setting"] for line in lines if (line["family"], line["cache"]) == (task, "none")]
+    settings = [line["setting"] for line in lines if (line["task"], line["cache"]) == (task, "none")]
     more = [line | {"n": 8, "right": "ff"} for line in lines if line["setting"] in settings[:2]]
-    book = Book([*lines, *more])
+    index = LineIndex([*lines, *more])
 
     class Named:
         def __init__(self, name: str) -> None:
@@ -133,13 +137,13 @@ def test_tables_never_mix_numbers_of_items() -> None:
         def describe(self) -> str:
             return self.name
 
-    rows = book.rows(model, task, [Named(name) for name in settings], length=length)  # type: ignore[misc]
+    rows = index.rows(model, task, [Named(name) for name in settings], length=length)  # type: ignore[misc]
     assert len(rows) == len(settings) and {row["n"] for row in rows} == {4}
-    rows = book.rows(model, task, [Named(name) for name in settings[:2]], length=length)  # type: ignore[misc]
+    rows = index.rows(model, task, [Named(name) for name in settings[:2]], length=length)  # type: ignore[misc]
     assert {row["n"] for row in rows} == {8}, "the larger number where both are complete"
     shorter = [line | {"length": 64} for line in lines]
     both = [("none", 64), ("none", length)]
-    across = Book([*lines, *more, *shorter]).across(
+    across = LineIndex([*lines, *more, *shorter]).across(
         model,
         task,
         [Named(name) for name in settings[:2]],  # type: ignore[misc]
@@ -148,12 +152,39 @@ def test_tables_never_mix_numbers_of_items() -> None:
     assert {row["n"] for rows in across for row in rows} == {4}, "one number over all places of a table"
 
 
-def test_notes_beside_the_lines_come_into_the_report(tmp_path: Path) -> None:
+def test_without_matplotlib_everything_but_figures_is_written_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    shutil.copy(LINES, tmp_path / "lines.jsonl")
+    write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"lines.jsonl", "report.md", "index.html"}
+    golden = GOLDEN.read_text().splitlines()
+    lines = (tmp_path / "report.md").read_text().splitlines()
+    missing = [line for line in lines if line.startswith("The figure `")]
+    assert len(missing) == sum(line.startswith("![") for line in golden) == 12
+    assert (
+        missing[0]
+        == "The figure `main.svg` is missing: drawing it needs matplotlib: pip install 'ripple-dllm[plots]'."
+    )
+    tables = [line for line in golden if line.startswith("|")]
+    assert [line for line in lines if line.startswith("|")] == tables
+    assert (tmp_path / "index.html").read_text().count("is missing: drawing it needs") == 12
+
+
+def test_notes_beside_the_lines_come_into_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "FIGURES", {})  # they take seconds
     shutil.copy(LINES, tmp_path / "lines.jsonl")
     (tmp_path / "notes.md").write_text("Timed on a\nbusy machine.\n\nTwice.\n")
     write(tmp_path)
     for name in ("report.md", "index.html"):
         assert "Timed on a busy machine." in (tmp_path / name).read_text()
+
+
+def test_a_models_counterpart_goes_by_its_family_not_by_its_name() -> None:
+    assert published.counterpart("my-dream-of-a-llada", "llada") == "LLaDA"
+    assert published.counterpart("some-folder", "dream") == "Dream"
+    assert published.counterpart("GSAI-ML/LLaDA-1.5", "llada") == "LLaDA-1.5"
 
 
 def test_published_numbers_agree_with_themselves() -> None:

@@ -1,4 +1,4 @@
-"""RPS's guilty commits, from the lines of `ripple bench blame`: a table and a figure."""
+"""Which commits of a decoder cost an answer, from the lines of `ripple bench blame`: a table and a figure."""
 
 from __future__ import annotations
 
@@ -7,30 +7,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ripple.analysis.lines import Line
-from ripple.analysis.plots import pyplot_or_error, save
+from ripple.analysis.plots import load_pyplot, save
+from ripple.files import Line
 
 GROUPS = ("standard", "fallback", "pivot, rank 1", "pivot, rank 2", "pivot, rank 3+")
+TITLES = {"rps": "RPS", "glide": "glide"}
 
 
 def blame_table(lines: Sequence[Line]) -> str:
     """Return Markdown: what was lost, how many commits of each kind there were, and how many were guilty."""
     why = (
-        "Lost: one token per step solves the item and RPS does not. Of each kind of commit: guilty / all. A "
-        "guilty commit is one before which one token per step still solves the item and after which it fails."
+        "Lost: one token per step solves the item and the decoder does not. Of each kind of commit: guilty / "
+        "all. A guilty commit is one before which one token per step still solves the item and after which "
+        "it fails."
     )
-    parts = [f"# Which commits cost RPS an answer\n\n{why}\n"]
+    parts = [f"# Which commits cost an answer\n\n{why}\n"]
     for length in sorted({line["length"] for line in lines}, reverse=True):
-        mine = [line for line in lines if line["length"] == length]
-        parts.append(f"## Canvas {length}\n\n{_counts(mine)}\n{_cases(mine)}")
+        for name, mine in _by_decoder([line for line in lines if line["length"] == length]).items():
+            parts.append(f"## {TITLES.get(name, name)}, canvas {length}\n\n{_counts(mine)}\n{_cases(mine)}")
     return "\n".join(parts)
 
 
+def _by_decoder(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Group lines by their decoder, in the order of first appearance."""
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(line["setting"].partition(":")[0], []).append(line)
+    return groups
+
+
 def _counts(lines: Sequence[Line]) -> str:
-    head = ["model", "family", "n", "RPS solved", "lost", *GROUPS]
+    head = ["model", "family", "n", "solved", "lost", *GROUPS]
     out = [f"| {' | '.join(head)} |", f"| --- | --- |{' ---: |' * (len(head) - 2)}"]
     for line in lines:
-        cells = [line["model"], line["family"], *(str(line[x]) for x in ("n", "solved", "lost"))]
+        cells = [line["model"], line["task"], *(str(line[x]) for x in ("n", "solved", "lost"))]
         cells += [_share(line["guilty"].get(g, 0), line["commits"].get(g, 0)) for g in GROUPS]
         out.append(f"| {' | '.join(cells)} |")
     guilty, commits = _total(lines, "guilty"), _total(lines, "commits")
@@ -40,11 +50,25 @@ def _counts(lines: Sequence[Line]) -> str:
 
 
 def blame_figure(lines: Sequence[Line], path: Path) -> None:
-    """Draw, for the largest canvas, the guilty share of each kind of commit and the entropies of pivots."""
-    pyplot = pyplot_or_error()
+    """Draw, for the largest canvas, the guilty share of each kind of commit and the entropies of pivots.
+
+    A row of panels per decoder.
+    """
+    pyplot = load_pyplot()
     largest = max((line["length"] for line in lines), default=0)
-    lines = [line for line in lines if line["length"] == largest]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.4))
+    groups = _by_decoder([line for line in lines if line["length"] == largest])
+    figure, axes = pyplot.subplots(
+        max(1, len(groups)), 2, figsize=(9, 3.4 * max(1, len(groups))), squeeze=False
+    )
+    for (left, right), (name, mine) in zip(axes, groups.items(), strict=False):
+        _shares(left, mine)
+        left.set_title(TITLES.get(name, name), fontsize=10, loc="left")
+        _entropies(right, mine)
+    figure.tight_layout()
+    save(figure, path)
+
+
+def _shares(left: Any, lines: Sequence[Line]) -> None:
     guilty, commits = _total(lines, "guilty"), _total(lines, "commits")
     shares = [100 * guilty[g] / max(1, commits[g]) for g in GROUPS]
     bars = left.barh(GROUPS, shares, color=["#7f7f7f"] * 2 + ["#d62728"] * 3)
@@ -52,9 +76,6 @@ def blame_figure(lines: Sequence[Line], path: Path) -> None:
     left.invert_yaxis()
     left.set_xlim(0, 1.35 * max(shares, default=0) or 1)
     left.set_xlabel("commits that cost the answer, %")
-    _entropies(right, lines)
-    figure.tight_layout()
-    save(figure, path)
 
 
 def _entropies(axis: Any, lines: Sequence[Line]) -> None:

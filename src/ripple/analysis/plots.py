@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ripple.analysis.lines import Line
 from ripple.analysis.tables import mean_lines
 from ripple.errors import RippleError
+from ripple.files import Line, write_whole
 
 COLOURS = {
     "default": "#555555", "confidence": "#1f77b4", "factor": "#17becf", "frechet": "#2ca02c",
     "klass": "#9467bd", "eb": "#8c564b", "wino": "#e377c2", "lopa": "#ff7f0e", "ete": "#bcbd22",
-    "learn2pd": "#98df8a", "rps": "#d62728",
+    "learn2pd": "#98df8a", "rps": "#d62728", "glide": "#000000",
 }  # fmt: skip
 MARKS = ("o", "s", "^", "D", "v")  # one per cache
+NEEDS = "needs matplotlib: pip install 'ripple-dllm[plots]'"
 
 
 def speed_quality(lines: Iterable[Line], path: Path, caches: Sequence[str] = ()) -> None:
@@ -27,7 +29,7 @@ def speed_quality(lines: Iterable[Line], path: Path, caches: Sequence[str] = ())
     means = {key: rows for key, rows in every.items() if not caches or key[1] in caches}
     if not means:
         raise RippleError(f"There are no result lines to draw (cache: {', '.join(caches) or 'any'}).")
-    pyplot = pyplot_or_error()
+    pyplot = load_pyplot()
     models = sorted({model for model, _ in means})
     marks = dict(zip(sorted({cache for _, cache in means}), MARKS, strict=False))
     figure, axes = pyplot.subplots(
@@ -38,9 +40,9 @@ def speed_quality(lines: Iterable[Line], path: Path, caches: Sequence[str] = ())
         axis.set_title(model, fontsize=11)
         axis.set_xlabel("times fewer forwards (NFE) than one token per step")
     axes[0][0].set_ylabel("accuracy, %, mean over the families")
-    shown = {row["method"] for rows in means.values() for row in rows}
+    shown = {row["decoder"] for rows in means.values() for row in rows}
     handles = [
-        *(_handle("o", colour, method) for method, colour in COLOURS.items() if method in shown),
+        *(_handle("o", colour, name) for name, colour in COLOURS.items() if name in shown),
         *(_handle(mark, "none", f"cache {cache}") for cache, mark in marks.items()),
     ]
     figure.legend(handles=handles, loc="lower center", ncols=-(-len(handles) // 2), frameon=False)
@@ -48,15 +50,32 @@ def speed_quality(lines: Iterable[Line], path: Path, caches: Sequence[str] = ())
     save(figure, path)
 
 
-def pyplot_or_error() -> Any:
-    """Import pyplot without a display, or say what to install."""
-    try:
-        import matplotlib
+def can_draw() -> bool:
+    """Say whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise RippleError("Drawing figures needs matplotlib: pip install 'ripple-dllm[plots]'.") from None
+
+def draw_beside(out: Path, text: str, draw: Callable[[Path], None] | None = None) -> dict[str, str]:
+    """Write the tables of a result file and, where matplotlib is installed, its figure; name the files."""
+    table, figure = out.with_suffix(".md"), out.with_suffix(".svg")
+    write_whole(table, text, "the tables")
+    if draw is None:
+        return {"files": f"{out}, {table}"}
+    if not can_draw():
+        return {"files": f"{out}, {table}", "not drawn": f"{figure}, which {NEEDS}"}
+    draw(figure)
+    return {"files": f"{out}, {table}, {figure}"}
+
+
+def load_pyplot() -> Any:
+    """Import pyplot without a display, or say what to install."""
+    if not can_draw():
+        raise RippleError(f"Drawing figures {NEEDS}.")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     return pyplot
 
 
@@ -82,13 +101,13 @@ def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 def _panel(axis: Any, by_cache: dict[str, list[Line]], marks: dict[str, str]) -> None:
     points = []
     for cache, rows in sorted(by_cache.items()):
-        base = next((row["nfe"] for row in rows if row["method"] == "default"), None)
+        base = next((row["nfe"] for row in rows if row["decoder"] == "default"), None)
         for row in rows if base is not None else ():  # no speed-up without what it is over
             x, y = base / row["nfe"], 100 * row["accuracy"]
             low, high = (100 * end for end in row["interval"])
             axis.errorbar(
-                x, y, [[y - low], [high - y]], fmt=marks[cache], ms=8 if row["method"] == "rps" else 5.5,
-                lw=1, capsize=2, color=COLOURS.get(row["method"], "black"),
+                x, y, [[y - low], [high - y]], fmt=marks[cache], ms=8 if row["decoder"] == "rps" else 5.5,
+                lw=1, capsize=2, color=COLOURS.get(row["decoder"], "black"),
             )  # fmt: skip
             points.append((x, y))
     if points:

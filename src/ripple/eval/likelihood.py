@@ -7,19 +7,24 @@ from 1 to T and the places at random,
 
 which is estimated by n draws. As in LLaDA's script the n values of l are spread evenly over 1 ... T from a
 random start instead of being drawn one by one; here all n belong to one spread, there as many as a batch.
+
+A model that attends block by block never sees a mask before the open block. So each block of the target is
+estimated by n draws of its own, behind the target's own tokens, and the blocks' values add up. Where the
+context is causal, next-token probabilities are defined, and one forward gives the exact value.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ripple.canvas import Ints, Rows
 from ripple.engine.engine import Engine
-from ripple.engine.score import token_log_probs
+from ripple.engine.score import next_token_log_probs, token_log_probs
 from ripple.errors import RippleError
+from ripple.models.base import Model, ModelConfig
 
 
 def hidden_counts(n_tokens: int, n_draws: int, rng: np.random.Generator) -> Ints:
@@ -40,7 +45,7 @@ def draw_masks(n_tokens: int, n_draws: int, rng: np.random.Generator) -> Rows:
 def log_likelihood(
     engine: Engine, prompt: Sequence[int], target: Sequence[int], n_draws: int, seed: int, batch: int
 ) -> float:
-    """Estimate log p(target | prompt) in nats.
+    """Estimate log p(target | prompt) in nats, or compute it where the model's context is causal.
 
     The draws depend on the seed and the tokens alone, so the value does not depend on the order of requests
     or on who computes it. Draws that hide the same places are evaluated once.
@@ -48,14 +53,34 @@ def log_likelihood(
     check_fits(engine, len(prompt), len(target))
     if not target:
         return 0.0
-    ids = np.array([*prompt, *target], dtype=np.int64)
+    model, ids = engine.model, np.array([*prompt, *target], dtype=np.int64)
+    if model.config.causal_context:
+        return float(next_token_log_probs(model, ids, len(prompt)).sum(dtype=np.float64))
     digest = hashlib.sha256(ids.tobytes() + bytes(f"{len(prompt)}/{seed}", "ascii")).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    masks, times = np.unique(draw_masks(len(target), n_draws, rng), axis=0, return_counts=True)
-    hide = np.concatenate([np.zeros((len(masks), len(prompt)), dtype=bool), masks], axis=1)
+    parts = _parts(model.config, len(prompt), len(ids))
+    return sum(_estimate(model, ids[:stop], start, n_draws, rng, batch) for start, stop in parts)
+
+
+def _parts(config: ModelConfig, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield from where to where the target is hidden at a time: a block, or all of it."""
+    block = config.attention_block or stop
+    while start < stop:
+        end = min((start // block + 1) * block, stop)
+        yield start, end
+        start = end
+
+
+def _estimate(
+    model: Model, ids: Ints, start: int, n_draws: int, rng: np.random.Generator, batch: int
+) -> float:
+    """Estimate the log-probability of what begins at `start`, given what lies before."""
+    n = len(ids) - start
+    masks, times = np.unique(draw_masks(n, n_draws, rng), axis=0, return_counts=True)
+    hide = np.concatenate([np.zeros((len(masks), start), dtype=bool), masks], axis=1)
     total = 0.0
-    for log_p, n_times in zip(token_log_probs(engine.model, ids, hide, batch), times, strict=True):
-        total += n_times * len(target) / len(log_p) * float(log_p.sum(dtype=np.float64))
+    for log_p, n_times in zip(token_log_probs(model, ids, hide, batch), times, strict=True):
+        total += n_times * n / len(log_p) * float(log_p.sum(dtype=np.float64))
     return total / n_draws
 
 

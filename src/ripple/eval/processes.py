@@ -1,7 +1,7 @@
 """Several processes that share one evaluation, as torchrun starts them.
 
-Every process holds all requests in the same order, works on every n-th and then hears the others' answers. So
-each ends up with what one process alone would have, and prompts, scores and tables cannot differ.
+Every process holds all requests in the same order, works on every n-th and then receives the others' answers.
+So each ends up with what one process alone would have, and prompts, scores and tables cannot differ.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Processes:
 
     def check_alike(self, requests: str) -> None:
         """Refuse to go on when the processes do not hold the same requests; `requests` is their hash."""
-        if len(set(self._told(requests))) > 1:
+        if len(set(self._all_values(requests))) > 1:
             raise RippleError(
                 "The processes hold different requests, for instance because their caches differ: "
                 "start all of them with the same arguments and caches."
@@ -72,18 +72,18 @@ class Processes:
 
     def gather(self, mine: Mapping[int, T], n_requests: int) -> Sequence[T]:
         """Return everybody's answers in the order of the requests."""
-        found: dict[int, T] = {}
-        for part in self._told(dict(mine)):
-            found.update(part)
-        return [found[index] for index in range(n_requests)]
+        answers: dict[int, T] = {}
+        for part in self._all_values(dict(mine)):
+            answers.update(part)
+        return [answers[index] for index in range(n_requests)]
 
-    def _told(self, value: Any) -> list[Any]:
-        """Return what every process says, this one included."""
+    def _all_values(self, value: Any) -> list[Any]:
+        """Return the value of every process, this one included."""
         if self.is_alone:
             return [value]
-        heard: list[Any] = [None] * self.n
-        dist.all_gather_object(heard, value)
-        return heard
+        values: list[Any] = [None] * self.n
+        dist.all_gather_object(values, value)
+        return values
 
 
 def leave() -> None:

@@ -1,34 +1,36 @@
-"""Result lines of the runner: read, checked and summed up. No torch here.
-
-A file holds lines of two kinds, and may hold several runs. `environment`: what a run was made with.
-`item`: one decoded and scored item; its `run` names the settings, its `environment` the line of that kind.
-"""
+"""What item lines come to: a run summed up, and two runs compared item by item. No torch here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from ripple.analysis.lines import Line, read_lines
-from ripple.analysis.statistics import wilson
+from ripple.analysis.statistics import mean_difference, paired, wilson
 from ripple.errors import RippleError
+from ripple.eval.lines import read_results
+from ripple.files import Line
 
-_START = b'{"kind": "'  # how every line begins
-_TEXT = ("run", "environment", "item", "digest", "task", "model", "decoder", "setting", "text", "finish")
-_COUNTS = ("nfe", "nfe_normal", "nfe_lookahead", "rows", "new_tokens")
-_SECONDS = ("seconds", "wall_seconds")
+MEANS = ("nfe", "nfe_normal", "nfe_lookahead", "canvases", "prompt_tokens", "new_tokens")
+
+
+class StoredRun(NamedTuple):
+    """A run as a file holds it."""
+
+    facts: Line  # the run's own line
+    items: list[Line]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in numbers: means are per item, speed is over the time spent decoding."""
+    """A run in numbers: means are per item, speed is over the engine's time."""
 
     run: str
     model: str
     task: str
-    decoder: str  # with the fields that differ from their defaults
+    decoder: str
+    setting: str  # the decoder with the fields that differ from their defaults
     n: int
     n_right: int
     accuracy: float
@@ -36,104 +38,119 @@ class Summary:
     nfe: float
     nfe_normal: float
     nfe_lookahead: float
-    rows: float
+    canvases: float
+    prompt_tokens: float
     new_tokens: float  # ours: up to and including the first end token
-    tokens_per_second: float
-    seconds: float  # spent decoding, over all the processes that worked on the run
+    tps: float  # tokens per second
+    seconds: float  # of the engine, over all the processes that worked on the run
     marks: dict[str, float] = field(default_factory=dict)  # accuracy by each mark, where the task has several
     tokens_fast_dllm: float | None = None  # by Fast-dLLM's count, where every line has it
-    tokens_per_second_fast_dllm: float | None = None
+    tps_fast_dllm: float | None = None
 
 
-def read_results(path: Path) -> list[Line]:
-    """Read the lines of a result file and check them; a last line cut off by a kill is left out."""
-    try:
-        data = path.read_bytes()
-        lines = read_lines(path)
-    except UnicodeDecodeError:
-        raise RippleError(f"{path} is not a result file: it is not text.") from None
-    except OSError as error:
-        raise RippleError(f"Cannot read the results {path}: {error.strerror}.") from None
-    tail = data[data.rfind(b"\n") + 1 :]
-    # A torn line of ours goes; the last line of somebody else's file must not.
-    if not (tail.startswith(_START) or _START.startswith(tail)):
-        raise RippleError(f"{path} is not a result file: its last line is not a result line.")
-    seen: set[tuple[str, str]] = set()
-    for number, line in enumerate(lines, start=1):
-        if (wrong := _fault(line)) is not None:
-            raise RippleError(f"{path} is not a file of `ripple eval`: entry {number} {wrong}.")
-        if line["kind"] == "item":
-            if (name := (line["run"], line["item"])) in seen:
-                raise RippleError(f"{path}: item {line['item']} of run {line['run']} is there twice.")
-            seen.add(name)
-    return lines
+@dataclass(frozen=True)
+class RunComparison:
+    """Two runs, a and b, over the items that both have; differences are b minus a."""
+
+    n: int
+    accuracy_a: float
+    accuracy_b: float
+    difference: float
+    interval: tuple[float, float]  # of the difference, 95 %
+    only_a: int  # items that a alone solves
+    only_b: int
+    p: float  # exact McNemar, two-sided
+    nfe_a: float
+    nfe_b: float
+    nfe_interval: tuple[float, float]  # of the difference in forwards per item, 95 %
+    left_out_a: int  # items that b does not have
+    left_out_b: int
 
 
-def _fault(line: Any) -> str | None:
-    """Say what is wrong with a line, or None."""
-    if not isinstance(line, dict) or line.get("kind") not in ("environment", "item"):
-        return "is neither an item nor an environment"
-    if line["kind"] == "environment":
-        return None if isinstance(line.get("run"), str) else "has no 'run'"
-    wanted: tuple[tuple[Sequence[str], tuple[type, ...]], ...] = (
-        (_TEXT, (str,)), (_COUNTS, (int,)), (_SECONDS, (int, float)),
-    )  # fmt: skip
-    for names, kinds in wanted:
-        for name in names:
-            value = line.get(name)
-            if not isinstance(value, kinds) or isinstance(value, bool):
-                return f"has no proper {name!r}"
-    return None if isinstance(line.get("right"), bool) else "has no proper 'right'"
-
-
-def read_run(name: str) -> list[Line]:
-    """Return the item lines of one run, named `FILE`, or `FILE#RUN` where the file holds several."""
+def read_run(name: str) -> StoredRun:
+    """Return one run, named `FILE`, or `FILE#RUN` where the file holds several."""
     path, run = Path(name), ""
     if not path.exists() and "#" in name:
         file, _, run = name.rpartition("#")
         path = Path(file)
-    runs: dict[str, list[Line]] = {}
-    for line in read_results(path):
+    if not path.exists():
+        raise RippleError(f"Cannot read the results {path}: no such file.")
+    lines = read_results(path)
+    facts = {line["run"]: line for line in lines if line["kind"] == "run"}
+    items: dict[str, list[Line]] = {}
+    for line in lines:
         if line["kind"] == "item" and line["run"].startswith(run):
-            runs.setdefault(line["run"], []).append(line)
-    if not runs:
-        raise RippleError(f"{path} holds no items{f' of run {run}' if run else ''}.")
-    if len(runs) > 1:
-        known = ", ".join(f"{key} ({rows[0]['setting']} on {rows[0]['task']})" for key, rows in runs.items())
-        raise RippleError(f"{path} holds {len(runs)} runs; name one as {path}#RUN: {known}.")
-    return next(iter(runs.values()))
+            items.setdefault(line["run"], []).append(line)
+    if not items:
+        packed = any(line["kind"] == "summary" and line["run"].startswith(run) for line in lines)
+        why = "; the runs that it holds are packed, without their items" if packed else ""
+        raise RippleError(f"{path} holds no items{f' of run {run}' if run else ''}{why}.")
+    if len(items) > 1:
+        known = ", ".join(f"{key} ({facts[key]['setting']} on {facts[key]['task']})" for key in items)
+        raise RippleError(f"{path} holds {len(items)} runs; name one as {path}#RUN: {known}.")
+    key, rows = next(iter(items.items()))
+    return StoredRun(facts[key], rows)
 
 
-def summarize(rows: Sequence[Line]) -> Summary:
-    """Sum up the item lines of one run."""
+def summarize(run: StoredRun) -> Summary:
+    """Sum up a run."""
+    rows = run.items
     n, n_right = len(rows), sum(row["right"] for row in rows)
     if not n:
         raise RippleError("There are no items to sum up.")
-    seconds = float(sum(row["wall_seconds"] for row in rows))
-    first = rows[0]
-    means = {name: sum(row[name] for row in rows) / n for name in _COUNTS}
-    # Fast-dLLM's count is a re-tokenised text and may be missing; a mean over some rows would mislead.
-    theirs = [count for row in rows if isinstance(count := row.get("tokens_fast_dllm"), int)]
+    seconds = float(sum(row["engine_seconds"] for row in rows))
+    means = {name: sum(row[name] for row in rows) / n for name in MEANS}
+    # Fast-dLLM's count is of a text tokenised again and may be missing; a mean over some rows would mislead.
+    theirs = [count for row in rows if (count := row["tokens_fast_dllm"]) is not None]
     n_theirs = sum(theirs) if len(theirs) == n else None
+    names = {name: run.facts[name] for name in ("run", "model", "task", "decoder", "setting")}
     return Summary(
-        run=first["run"],
-        model=first["model"],
-        task=first["task"],
-        decoder=first["setting"],
+        **names,
         n=n,
         n_right=n_right,
         accuracy=n_right / n,
         interval=wilson(n_right, n),
-        tokens_per_second=n * means["new_tokens"] / seconds if seconds else 0.0,
+        tps=n * means["new_tokens"] / seconds if seconds else 0.0,
         seconds=seconds,
-        marks=_marks(rows),
+        marks={name: sum(verdicts) / n for name, verdicts in marks(rows).items()},
         tokens_fast_dllm=None if n_theirs is None else n_theirs / n,
-        tokens_per_second_fast_dllm=n_theirs / seconds if n_theirs is not None and seconds else None,
+        tps_fast_dllm=n_theirs / seconds if n_theirs is not None and seconds else None,
         **means,
     )
 
 
-def _marks(rows: Sequence[Line]) -> dict[str, float]:
-    """Return the accuracy by each mark that every line carries."""
-    names = [name for name in rows[0].get("marks", {}) if all(name in row.get("marks", {}) for row in rows)]
-    return {name: sum(row["marks"][name] for row in rows) / len(rows) for name in names}
+def marks(rows: Sequence[Line]) -> dict[str, list[bool]]:
+    """Return the verdicts by each mark that every line carries."""
+    names = [name for name in rows[0]["marks"] if all(name in row["marks"] for row in rows)]
+    return {name: [row["marks"][name] for row in rows] for name in names}
+
+
+def compare(a: StoredRun, b: StoredRun) -> RunComparison:
+    """Compare two runs over the items that both have."""
+    of_a, of_b = ({row["item"]: row for row in run.items} for run in (a, b))
+    shared = [name for name in of_a if name in of_b]
+    if not shared:
+        raise RippleError("The two runs have no item in common.")
+    for name in shared:
+        if of_a[name]["digest"] != of_b[name]["digest"]:
+            raise RippleError(f"The two runs mean different problems by item {name}.")
+    both = [(of_a[name], of_b[name]) for name in shared]
+    right = paired([x["right"] for x, _ in both], [y["right"] for _, y in both])
+    n = right.n
+    nfe_a, nfe_b = [x["nfe"] for x, _ in both], [y["nfe"] for _, y in both]
+    nfe_step, nfe_half = mean_difference(nfe_a, nfe_b)
+    return RunComparison(
+        n=n,
+        accuracy_a=sum(x["right"] for x, _ in both) / n,
+        accuracy_b=sum(y["right"] for _, y in both) / n,
+        difference=right.difference,
+        interval=right.interval,
+        only_a=right.only_a,
+        only_b=right.only_b,
+        p=right.p,
+        nfe_a=sum(nfe_a) / n,
+        nfe_b=sum(nfe_b) / n,
+        nfe_interval=(nfe_step - nfe_half, nfe_step + nfe_half),
+        left_out_a=len(of_a) - n,
+        left_out_b=len(of_b) - n,
+    )

@@ -18,10 +18,10 @@ from ripple.decoders import Decoder, Default
 from ripple.decoders.base import Conversation
 from ripple.engine.engine import Engine
 from ripple.engine.prompts import Prompt
-from ripple.engine.result import Settings
 from ripple.look import Ask
+from ripple.options import Options
 
-Tell = Callable[[int, int], None]  # (prompts done, prompts in all)
+OnDone = Callable[[int], object]  # is told how many more prompts or steps are done
 
 
 class Traces(NamedTuple):
@@ -38,7 +38,7 @@ class Traces(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Oracle(Decoder):
+class FinalTokenOracle(Decoder):
     """Commits what equals the final tokens, and writes down what it saw."""
 
     name = "oracle"
@@ -66,27 +66,20 @@ class Oracle(Decoder):
 
 def collect(
     engine: Engine, prompts: Sequence[Prompt], length: int, block: int, reference: Decoder | None = None,
-    tell: Tell = lambda done, n: None,
+    on_done: OnDone = lambda n: None,
 ) -> Traces:  # fmt: skip
     """Decode every prompt twice and return what the oracle saw, in the order of the prompts."""
-    first = Settings(reference or Default(), length, block)
+    first = Options(reference or Default(), length, block)
     rows: list[tuple[Floats, Rows, Rows]] = []
     owners: list[int] = []
     for start in range(0, len(prompts), engine.max_batch):
         batch = prompts[start : start + engine.max_batch]
-        references = _run(engine, batch, [first] * len(batch))
-        oracles = [Oracle(final) for final in references]
-        _run(engine, batch, [Settings(oracle, length, block) for oracle in oracles])
+        references = engine.generate(list(batch), first)
+        finals = [np.array(result.token_ids, dtype=np.int64) for result in references]
+        oracles = [FinalTokenOracle(final) for final in finals]
+        engine.generate(list(batch), [Options(oracle, length, block) for oracle in oracles])
         rows += [row for oracle in oracles for row in oracle.seen]
         owners += [start + i for i, oracle in enumerate(oracles) for _ in oracle.seen]
-        tell(start + len(batch), len(prompts))
+        on_done(len(batch))
     p, is_final, is_masked = (np.stack(column) for column in zip(*rows, strict=True))
     return Traces(p, is_final, is_masked, np.array(owners, dtype=np.int64))
-
-
-def _run(engine: Engine, prompts: Sequence[Prompt], settings: Sequence[Settings]) -> list[Ints]:
-    """Decode each prompt with its own settings and return the responses."""
-    sessions = [engine.submit(prompt, how) for prompt, how in zip(prompts, settings, strict=True)]
-    while any(session.finish is None for session in sessions):
-        engine.tick()
-    return [np.array(session.result().token_ids, dtype=np.int64) for session in sessions]

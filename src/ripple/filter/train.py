@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.numpy import save as serialize
 
 from ripple.decoders.learn2pd import TENSORS, Filter
 from ripple.errors import RippleError
-from ripple.filter.traces import Traces
+from ripple.files import check_new_file, write_whole
+from ripple.filter.traces import OnDone, Traces
 
 HIDDEN = 32  # the paper's network has about 2,000 parameters: 32 - 32 - 32
 LEARNING_RATE = 3e-3
@@ -33,9 +33,7 @@ class Fit(NamedTuple):
     n_looks: int
 
 
-def fit(
-    traces: Traces, steps: int = 600, seed: int = 0, tell: Callable[[int, int], None] = lambda done, n: None
-) -> Fit:
+def fit(traces: Traces, steps: int = 600, seed: int = 0, on_done: OnDone = lambda n: None) -> Fit:
     """Train a filter on four fifths of the prompts; the same seed gives the same filter."""
     n, block = traces.p.shape
     order = np.random.default_rng(seed).permutation(np.unique(traces.prompt))
@@ -50,14 +48,13 @@ def fit(
     optimizer = torch.optim.AdamW(layers, lr=LEARNING_RATE)
     p, is_final, is_masked = (torch.from_numpy(part) for part in train[:3])
     losses = []
-    for step in range(steps):
+    for _ in range(steps):
         loss = F.binary_cross_entropy_with_logits(_logits(layers, p)[is_masked], is_final[is_masked].float())
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(loss.detach())
-        if (step + 1) % 200 == 0 or step + 1 == steps:
-            tell(step + 1, steps)
+        on_done(1)
     arrays = {name: layer.detach().numpy() for name, layer in zip(TENSORS, layers, strict=True)}
     accuracy, majority, held_loss = _judge(layers, held)
     made = Filter(**arrays, metadata={})
@@ -94,21 +91,7 @@ def _judge(layers: list[torch.Tensor], traces: Traces) -> tuple[float, float, fl
 
 def save(made: Filter, path: Path, metadata: dict[str, Any]) -> None:
     """Write the filter as safetensors, its settings as the file's metadata; never half a file."""
-    header: dict[str, Any] = {"__metadata__": {name: str(value) for name, value in metadata.items()}}
-    blobs, offset = [], 0
-    for name in TENSORS:
-        array = np.ascontiguousarray(getattr(made, name), dtype="<f4")
-        header[name] = {
-            "dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]
-        }  # fmt: skip
-        offset += array.nbytes
-        blobs.append(array.tobytes())
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # the format aligns the data to 8 bytes
-    scratch = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
-        scratch.replace(path)
-    except OSError as error:
-        raise RippleError(f"Cannot write the filter {path}: {error.strerror}.") from None
+    arrays = {name: np.ascontiguousarray(getattr(made, name), dtype=np.float32) for name in TENSORS}
+    check_new_file(path, "the filter")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, serialize(arrays, {name: str(value) for name, value in metadata.items()}), "the filter")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ripple.analysis.lines import Line
+from ripple.files import Line
 
 INK, SOFT, PAPER = "#1c2430", "#8793a3", "#b0832f"  # PAPER marks the paper's own numbers
 STYLE: dict[Any, Any] = {

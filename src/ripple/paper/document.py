@@ -17,14 +17,14 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Text:
+class Paragraph:
     """A paragraph."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of text; `**x**` is bold. Rows whose first cell begins with PAPER are the paper's own."""
 
     columns: Sequence[str]
@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Picture:
     """A picture that lies beside the report as NAME.svg and NAME.png."""
 
     name: str
@@ -49,7 +49,7 @@ class Snapshot:
     runs: Sequence[Sequence[str]] = field(default_factory=tuple)
 
 
-Block = Heading | Text | Table | Figure | Snapshot
+Block = Heading | Paragraph | ReportTable | Picture | Snapshot
 
 
 def markdown(blocks: Sequence[Block]) -> str:
@@ -60,9 +60,9 @@ def markdown(blocks: Sequence[Block]) -> str:
 def _markdown(block: Block) -> str:
     if isinstance(block, Heading):
         return f"{'#' * block.level} {block.text}"
-    if isinstance(block, Text):
+    if isinstance(block, Paragraph):
         return block.text
-    if isinstance(block, Figure):
+    if isinstance(block, Picture):
         return f"![{block.caption}]({block.name}.svg)\n\n*{block.caption}*"
     if isinstance(block, Snapshot):
         return f"{block.title}\n\n```\n{''.join(_marked(text, state) for text, state in block.runs)}\n```"

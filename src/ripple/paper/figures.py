@@ -9,24 +9,20 @@ from typing import Any
 import ripple.paper.figures_bars as bars
 import ripple.paper.figures_curves as curves
 import ripple.paper.figures_points as points
-from ripple.errors import RippleError
+from ripple.analysis.plots import load_pyplot
 from ripple.paper.axes import STYLE
-from ripple.paper.book import Book
+from ripple.paper.line_index import LineIndex
 
 
-def draw(book: Book, folder: Path) -> dict[str, str]:
+def draw(index: LineIndex, folder: Path) -> dict[str, str]:
     """Draw every figure that there are lines for; return their captions by name."""
-    try:
-        import matplotlib
+    pyplot = load_pyplot()
+    import matplotlib
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise RippleError("Drawing figures needs matplotlib: pip install 'ripple-dllm[plots]'.") from None
     drawn = {}
     with matplotlib.rc_context(STYLE):
-        for name, (make, caption) in _FIGURES.items():
-            figure = make(book, pyplot)
+        for name, (make, caption) in FIGURES.items():
+            figure = make(index, pyplot)
             if figure is None:
                 continue
             folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +33,7 @@ def draw(book: Book, folder: Path) -> dict[str, str]:
     return drawn
 
 
-_FIGURES: dict[str, tuple[Callable[[Book, Any], Any], str]] = {
+FIGURES: dict[str, tuple[Callable[[LineIndex, Any], Any], str]] = {
     "main": (curves.main, "Accuracy against NFE speed-up; faint points are the other settings of a sweep."),
     "length": (curves.length, "NFE speed-up at three lengths; dashed and hollow: the paper's own numbers."),
     **{

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripple.analysis import published
 from ripple.analysis.plots import COLOURS
-from ripple.bench.grid import paper_rps
-from ripple.caches import CACHES
+from ripple.eval.settings import four
+from ripple.paper import published
 from ripple.paper.axes import PAPER, legend, panels
-from ripple.paper.book import Book
 from ripple.paper.claims_method import failure_counts
-from ripple.paper.experiments import EXPERIMENTS, four
+from ripple.paper.experiments import CACHES, EXPERIMENTS
+from ripple.paper.line_index import LineIndex
 from ripple.paper.tables import METHODS
 
 NORMAL, LOOKAHEAD = "#7fa8d9", COLOURS["rps"]
 
 
-def breakdown(book: Book, pyplot: Any) -> Any:
+def breakdown(index: LineIndex, pyplot: Any) -> Any:
     """Draw what share of its time RPS spends in normal and in lookahead forwards."""
     bars: list[tuple[str, dict[str, tuple[float, float]]]] = []
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["main"]):
-            line = book.timing(model, task, paper_rps(model).describe())
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["main"]):
+            line = index.timing(model, task, index.rps(model).describe())
             if line:
                 costs = {kind: (f["count"], f["ms"]) for kind, f in line["forwards"].items()}
                 bars.append((f"{model}, {task}", costs))
@@ -52,13 +51,13 @@ def breakdown(book: Book, pyplot: Any) -> Any:
     return figure
 
 
-def caches(book: Book, pyplot: Any) -> Any:
+def caches(index: LineIndex, pyplot: Any) -> Any:
     """Draw the throughput of each decoder with each cache, over Default without one."""
     places = [
         (model, task)
-        for model in book.models
-        for task in book.tasks_of(EXPERIMENTS["caches"])
-        if sum(bool(book.tps(model, task, "default", cache)) for cache in CACHES) > 1
+        for model in index.models
+        for task in index.tasks_of(EXPERIMENTS["caches"])
+        if sum(bool(index.tps(model, task, "default", cache)) for cache in CACHES) > 1
     ]
     if not places:
         return None
@@ -66,12 +65,13 @@ def caches(book: Book, pyplot: Any) -> Any:
     columns = -(-len(places) // len(models))
     figure, axes = panels(pyplot, len(models), columns, width=5.0)
     for axis, (model, task) in zip(axes.flat, places, strict=False):
-        base = book.tps(model, task, "default")
-        for i, setting in enumerate(four(model)):
-            method, name = setting.name, setting.describe()
-            heights = [(book.tps(model, task, name, cache) or 0) / (base or 1) for cache in CACHES]
+        base = index.tps(model, task, "default")
+        for i, setting in enumerate(four(index.family(model))):
+            name = setting.name
+            speeds = [index.tps(model, task, setting.describe(), cache) for cache in CACHES]
+            heights = [(tps or 0) / (base or 1) for tps in speeds]
             x = [j + (i - 1.5) * 0.2 for j in range(len(CACHES))]
-            bars = axis.bar(x, heights, 0.18, color=COLOURS[method], label=METHODS[method])
+            bars = axis.bar(x, heights, 0.18, color=COLOURS[name], label=METHODS[name])
             axis.bar_label(bars, [f"{h:.1f}" if h else "" for h in heights], fontsize=6.5, padding=1)
         axis.set_xticks(range(len(CACHES)), list(CACHES))
         axis.set_title(f"{model}, {task}")
@@ -80,22 +80,22 @@ def caches(book: Book, pyplot: Any) -> Any:
     return figure
 
 
-def failure(book: Book, pyplot: Any) -> Any:
+def failure(index: LineIndex, pyplot: Any) -> Any:
     """Draw how often the failing program is the shorter one, for LoPA and for RPS."""
-    places = [(m, t) for m in book.models for t in book.tasks_of(EXPERIMENTS["failure"])]
-    found = [(f"{m}\n{t}", both) for m, t in places if (both := failure_counts(book, m, t))]
-    if not any(one.n for _, both in found for one in both):
+    places = [(m, t) for m in index.models for t in index.tasks_of(EXPERIMENTS["failure"])]
+    pairs = [(f"{m}\n{t}", both) for m, t in places if (both := failure_counts(index, m, t))]
+    if not any(counts.n for _, both in pairs for counts in both):
         return None
-    figure, axes = panels(pyplot, 1, 1, width=1.5 * len(found) + 2.5, height=3)
+    figure, axes = panels(pyplot, 1, 1, width=1.5 * len(pairs) + 2.5, height=3)
     axis = axes[0][0]
-    for i, method in enumerate(("lopa", "rps")):
-        heights = [100 * (both[i].share or 0) for _, both in found]
-        x = [j + (i - 0.5) * 0.36 for j in range(len(found))]
-        bars = axis.bar(x, heights, 0.34, color=COLOURS[method], label=f"{METHODS[method]} alone fails")
+    for i, name in enumerate(("lopa", "rps")):
+        heights = [100 * (both[i].share or 0) for _, both in pairs]
+        x = [j + (i - 0.5) * 0.36 for j in range(len(pairs))]
+        bars = axis.bar(x, heights, 0.34, color=COLOURS[name], label=f"{METHODS[name]} alone fails")
         axis.bar_label(
-            bars, [f"{both[i].n_shorter} of {both[i].n}" for _, both in found], fontsize=8, padding=2
+            bars, [f"{both[i].n_shorter} of {both[i].n}" for _, both in pairs], fontsize=8, padding=2
         )
-    axis.set_xticks(range(len(found)), [name for name, _ in found])
+    axis.set_xticks(range(len(pairs)), [name for name, _ in pairs])
     axis.set_ylim(0, 110)
     axis.set_ylabel("failing program shorter, %")
     legend(figure, axes)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ripple.analysis import published
 from ripple.analysis.plots import COLOURS
+from ripple.eval.settings import four, pivots, seven_swept
+from ripple.paper import published
 from ripple.paper.axes import INK, PAPER, SOFT, errors_of, legend, panels
-from ripple.paper.book import Book, best_setting
-from ripple.paper.experiments import EXPERIMENTS, MIRRORS, four, pivots, swept
+from ripple.paper.experiments import EXPERIMENTS, MIRRORS
+from ripple.paper.line_index import LineIndex, best_setting
 from ripple.paper.tables import METHODS, scoring_of
 
 _PIVOTS = {
@@ -18,29 +20,27 @@ _PIVOTS = {
 _SCORINGS = {"full": "o", "entropy only": "^", "greedy": "s"}
 
 
-def main(book: Book, pyplot: Any) -> Any:
+def main(index: LineIndex, pyplot: Any) -> Any:
     """Draw accuracy against NFE speed-up, a panel per model and task."""
-    tasks = book.tasks_of(EXPERIMENTS["main"])
-    rows = {(m, t): book.rows(m, t, swept(m)) for m in book.models for t in tasks}
+    tasks = index.tasks_of(EXPERIMENTS["main"])
+    rows = {(m, t): index.rows(m, t, seven_swept(index.family(m))) for m in index.models for t in tasks}
     if not any(best_setting(mine, "default") and len(mine) > 1 for mine in rows.values()):
         return None
-    figure, axes = panels(pyplot, len(book.models), len(tasks))
-    for i, model in enumerate(book.models):
+    figure, axes = panels(pyplot, len(index.models), len(tasks))
+    for i, model in enumerate(index.models):
         for j, task in enumerate(tasks):
             axis, mine = axes[i][j], rows[model, task]
             base = best_setting(mine, "default")
-            for method in published.METHODS:
-                best = best_setting(mine, method)
+            for name in published.METHODS:
+                best = best_setting(mine, name)
                 if best is None or base is None:
                     continue
-                others = [r for r in mine if r["method"] == method and r is not best]
+                others = [r for r in mine if r["decoder"] == name and r is not best]
                 x = [base["nfe"] / r["nfe"] for r in others]
-                axis.plot(
-                    x, [100 * r["accuracy"] for r in others], "o", ms=3, alpha=0.3, color=COLOURS[method]
-                )
+                axis.plot(x, [100 * r["accuracy"] for r in others], "o", ms=3, alpha=0.3, color=COLOURS[name])
                 axis.errorbar(
                     [base["nfe"] / best["nfe"]], [100 * best["accuracy"]], errors_of([best]), fmt="o", ms=6,
-                    lw=1, color=COLOURS[method], label=METHODS[method],
+                    lw=1, color=COLOURS[name], label=METHODS[name],
                 )  # fmt: skip
             if base is None:
                 axis.set_axis_off()
@@ -57,41 +57,38 @@ def main(book: Book, pyplot: Any) -> Any:
     return figure
 
 
-def length(book: Book, pyplot: Any) -> Any:
+def length(index: LineIndex, pyplot: Any) -> Any:
     """Draw the NFE speed-up at three lengths, the paper's beside ours."""
     experiment = EXPERIMENTS["length"]
-    tasks, lengths = book.tasks_of(experiment), [round(s * book.length) for s in experiment.lengths]
+    tasks, lengths = index.tasks_of(experiment), [round(s * index.length) for s in experiment.lengths]
     places = [("none", length) for length in lengths]
-    found = {
-        (m, t): [{r["method"]: r for r in rows} for rows in book.across(m, t, four(m), places)]
-        for m in book.models
-        for t in tasks
-    }
-    if not any("default" in at for ats in found.values() for at in ats):
+    rows_at = {}
+    for model, task in itertools.product(index.models, tasks):
+        by_length = index.across(model, task, four(index.family(model)), places)
+        rows_at[model, task] = [{row["decoder"]: row for row in rows} for rows in by_length]
+    if not any("default" in at for ats in rows_at.values() for at in ats):
         return None
-    figure, axes = panels(pyplot, len(book.models), len(tasks), width=4.2)
-    for i, model in enumerate(book.models):
+    figure, axes = panels(pyplot, len(index.models), len(tasks), width=4.2)
+    for i, model in enumerate(index.models):
         for j, task in enumerate(tasks):
             axis = axes[i][j]
-            if not any(found[model, task]):
+            if not any(rows_at[model, task]):
                 axis.set_axis_off()
                 continue
-            for method in [s.name for s in four(model)][1:]:
+            for name in [s.name for s in four(index.family(model))][1:]:
                 at = [
                     (n, f)
-                    for n, f in zip(lengths, found[model, task], strict=True)
-                    if {method, "default"} <= f.keys()
+                    for n, f in zip(lengths, rows_at[model, task], strict=True)
+                    if {name, "default"} <= f.keys()
                 ]
-                x, y = [n for n, _ in at], [f["default"]["nfe"] / f[method]["nfe"] for _, f in at]
-                axis.plot(x, y, "o-", color=COLOURS[method], label=METHODS[method])
-                theirs = published.LENGTH.get(published.counterpart(model), {}).get(
-                    MIRRORS.get(task, task), {}
-                )
-                if method in theirs:
-                    y = [row.nfe_speedup for row in theirs[method].values()]
-                    label = f"paper: {METHODS[method]}"
+                x, y = [n for n, _ in at], [f["default"]["nfe"] / f[name]["nfe"] for _, f in at]
+                axis.plot(x, y, "o-", color=COLOURS[name], label=METHODS[name])
+                theirs = published.LENGTH.get(index.counterpart(model), {}).get(MIRRORS.get(task, task), {})
+                if name in theirs:
+                    y = [row.nfe_speedup for row in theirs[name].values()]
+                    label = f"paper: {METHODS[name]}"
                     axis.plot(
-                        [*theirs[method]], y, "o--", mfc="white", lw=0.9, color=COLOURS[method], label=label
+                        [*theirs[name]], y, "o--", mfc="white", lw=0.9, color=COLOURS[name], label=label
                     )
             axis.set_title(f"{model}, {task}")
             axis.set_xscale("log", base=2)
@@ -108,13 +105,10 @@ def sweep(name: str) -> Any:
     """Return the drawer of one hyper-parameter of RPS: accuracy and forwards against its value."""
     field = "lam" if name == "lambda" else name
 
-    def make(book: Book, pyplot: Any) -> Any:
-        places = [(m, t) for m in book.models for t in book.tasks_of(EXPERIMENTS[name])]
+    def make(index: LineIndex, pyplot: Any) -> Any:
+        places = [(m, t) for m in index.models for t in index.tasks_of(EXPERIMENTS[name])]
         rows = {
-            place: [
-                r for r in book.rows(*place, EXPERIMENTS[name].settings(place[0])) if r["method"] == "rps"
-            ]
-            for place in places
+            place: [r for r in index.of_experiment(name, *place) if r["decoder"] == "rps"] for place in places
         }
         rows = {place: mine for place, mine in rows.items() if len(mine) > 1}
         theirs = published.SWEEPS.get(name, {})
@@ -162,14 +156,14 @@ def _two_scales(
     axis.set_xticks(list(x), [f"{value:g}" for value in x])
 
 
-def pivot(book: Book, pyplot: Any) -> Any:
+def pivot(index: LineIndex, pyplot: Any) -> Any:
     """Draw pivot rules and scorings in the accuracy-speed plane."""
-    places = [(m, t) for m in book.models for t in book.tasks_of(EXPERIMENTS["pivot"])]
-    rows = {place: book.rows(*place, pivots(place[0])) for place in places}
+    places = [(m, t) for m in index.models for t in index.tasks_of(EXPERIMENTS["pivot"])]
+    rows = {place: index.rows(*place, pivots(index.family(place[0]))) for place in places}
     rows = {
         place: mine
         for place, mine in rows.items()
-        if mine and mine[0]["method"] == "default" and len(mine) > 3
+        if mine and mine[0]["decoder"] == "default" and len(mine) > 3
     }
     if not rows:
         return None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripple.bench.grid import paper_rps
 from ripple.paper import oracle
 from ripple.paper.axes import INK, SOFT, panels
-from ripple.paper.book import Book
 from ripple.paper.experiments import EXPERIMENTS
+from ripple.paper.line_index import LineIndex
 
 RANKS = (
     ("oracle token is top-1", 1, 1, "#8fb8de"), ("rank 2 to 3", 2, 3, "#f2b04c"),
@@ -17,14 +16,13 @@ RANKS = (
 N_BINS = 12
 
 
-def oracle_points(book: Book, pyplot: Any) -> Any:
+def oracle_points(index: LineIndex, pyplot: Any) -> Any:
     """Draw each oracle commitment: entropy before against mean entropy reduction elsewhere."""
     places = []
-    for model in book.models:
-        tasks = book.tasks_of(EXPERIMENTS["oracle"])
-        points = [
-            oracle.Point(*p) for t in tasks for line in book.other("oracle", model, t) for p in line["points"]
-        ]
+    for model in index.models:
+        tasks = index.tasks_of(EXPERIMENTS["oracle"])
+        lines = [line for task in tasks for line in index.analysis("oracle", model, task)]
+        points = [oracle.OraclePoint(*point) for line in lines for point in line["points"]]
         if points:
             places.append((model, points))
     if not places:
@@ -48,8 +46,8 @@ def oracle_points(book: Book, pyplot: Any) -> Any:
     return figure
 
 
-def _binned(points: list[oracle.Point]) -> tuple[list[float], list[float]]:
-    """Return mean reductions over equally full bins of entropy, settled positions in the first."""
+def _binned(points: list[oracle.OraclePoint]) -> tuple[list[float], list[float]]:
+    """Return mean reductions over equally full bins of entropy, all positions below the band in the first."""
     low, _ = oracle.band()
     certain = [p for p in points if p.entropy < low]
     rest = sorted((p for p in points if p.entropy >= low), key=lambda p: p.entropy)
@@ -60,13 +58,13 @@ def _binned(points: list[oracle.Point]) -> tuple[list[float], list[float]]:
     return x, [sum(p.reduction for p in mine) / len(mine) for mine in full]
 
 
-def bound(book: Book, pyplot: Any) -> Any:
+def bound(index: LineIndex, pyplot: Any) -> Any:
     """Draw certified against observed commits, one bubble per pair of numbers."""
     places = []
-    for model in book.models:
+    for model in index.models:
         counts: dict[tuple[int, int], int] = {}
-        for task in book.tasks_of(EXPERIMENTS["bound"]):
-            for line in book.rows(model, task, [paper_rps(model)]):
+        for task in index.tasks_of(EXPERIMENTS["bound"]):
+            for line in index.rows(model, task, [index.rps(model)]):
                 for _, certified, observed, count in line.get("bound", ()):
                     counts[certified, observed] = counts.get((certified, observed), 0) + count
         if counts:

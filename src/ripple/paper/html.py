@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ripple.paper.document import PAPER, Block, Figure, Heading, Snapshot, Table, Text
+from ripple.paper.document import PAPER, Block, Heading, Paragraph, Picture, ReportTable, Snapshot
 
 _STYLE = """
 :root { --ink: #1c2430; --soft: #5d6b7d; --line: #dfe4ea; --paper: #8a5a00; --back: #fbfbf9; --card: #fff; }
@@ -66,9 +66,9 @@ def page(title: str, blocks: Sequence[Block], folder: Path) -> str:
 def _html(block: Block, folder: Path) -> str:
     if isinstance(block, Heading):
         return f'<h{block.level} id="{_anchor(block.text)}">{_inline(block.text)}</h{block.level}>'
-    if isinstance(block, Text):
+    if isinstance(block, Paragraph):
         return f"<p>{_inline(block.text)}</p>"
-    if isinstance(block, Figure):
+    if isinstance(block, Picture):
         picture = _own_names((folder / f"{block.name}.svg").read_text(encoding="utf-8"), block.name)
         caption = f"<figcaption>{_inline(block.caption)}</figcaption>"
         return f'<figure class="picture">{picture}{caption}</figure>'
@@ -78,7 +78,7 @@ def _html(block: Block, folder: Path) -> str:
     return _table(block)
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     caption = f"<caption>{_inline(table.caption)}</caption>" if table.caption else ""
     head = "".join(f"<th{_mark(name)}>{_inline(name)}</th>" for name in table.columns)
     rows = []

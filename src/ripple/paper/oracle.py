@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +20,10 @@ from ripple.decoders import RPS, Decoder, Default
 from ripple.decoders.base import Conversation
 from ripple.engine.engine import Engine
 from ripple.engine.prompts import Prompt
-from ripple.engine.result import Result, Settings
-from ripple.engine.session import Session
+from ripple.engine.result import Result
+from ripple.eval.searches import binary_entropy
 from ripple.look import Ask, Look, Wants
-from ripple.paper.bound import binary_entropy
+from ripple.options import Options
 
 TOP = 10  # ranks beyond this are not told apart
 SHARES = (0.25, 0.5, 0.75)  # how much of a block is decoded when it is looked at
@@ -31,7 +31,7 @@ N_ITEMS = 16  # solved items per model and task
 BLOCK = 32
 
 
-class Point(NamedTuple):
+class OraclePoint(NamedTuple):
     """One masked position, committed to its oracle token."""
 
     entropy: float  # its entropy before, nats
@@ -40,8 +40,8 @@ class Point(NamedTuple):
     n_others: int
 
 
-@dataclass(frozen=True)
-class Oracle(Decoder):
+@dataclass(frozen=True, eq=False)
+class OracleReplay(Decoder):
     """Replay a known response and, at some moments, try every masked position's own token by itself."""
 
     name = "oracle"
@@ -49,7 +49,7 @@ class Oracle(Decoder):
 
     tokens: tuple[int, ...] = ()  # the response
     order: tuple[int, ...] = ()  # response positions, as they were committed
-    shares: tuple[float, ...] = SHARES
+    points: list[OraclePoint] = field(default_factory=list)  # what has been seen
 
     @property
     def wants(self) -> Wants:
@@ -64,7 +64,7 @@ class Oracle(Decoder):
                 return
             order = [first + i for i in self.order if window.start <= first + i < window.stop]
             n_done = 0
-            for share in self.shares:
+            for share in SHARES:
                 n_wanted = round(share * (window.stop - window.start))
                 self._commit(canvas, order[n_done:n_wanted])
                 n_done = max(n_done, n_wanted)
@@ -86,38 +86,35 @@ class Oracle(Decoder):
             return
         tokens = [self._token(canvas, p) for p in masked]
         answer = yield Ask(window, tuple(((p, t),) for p, t in zip(masked, tokens, strict=True)))
-        canvas.note("oracle", lambda: {"points": points(answer.base, answer.branches, tokens)})
+        self.points.extend(compared(answer.base, answer.branches, tokens))
 
 
-def points(base: Look, branches: Sequence[Look], tokens: Sequence[int]) -> list[Point]:
+def compared(base: Look, branches: Sequence[Look], tokens: Sequence[int]) -> list[OraclePoint]:
     """Compare the look before with each look after; row i of `base` was committed to token i."""
-    found = []
+    points = []
     for i, (branch, token) in enumerate(zip(branches, tokens, strict=True)):
         others = np.arange(len(base)) != i
         fall = base.entropy[others].astype(np.float64) - branch.entropy
         hits = np.flatnonzero(base.top_token[i] == token)
         rank = int(hits[0]) + 1 if len(hits) else TOP + 1
-        found.append(Point(float(base.entropy[i]), rank, float(fall.mean()), int(others.sum())))
-    return found
+        points.append(OraclePoint(float(base.entropy[i]), rank, float(fall.mean()), int(others.sum())))
+    return points
 
 
 def collect(
     engine: Engine, prompts: Sequence[Prompt], solved: Sequence[bool], traced: Sequence[Result], length: int
-) -> list[Point]:
+) -> list[OraclePoint]:
     """Analyse the solved ones among responses of one-token-per-step decoding, which came with traces."""
-    sessions: list[Session] = []
-    for prompt, right, result in zip(prompts, solved, traced, strict=True):
-        if right and len(sessions) < N_ITEMS:
-            decoder = replay(result)
-            how = Settings(decoder, length=length, block=BLOCK, lookahead="batched", trace=True)
-            sessions.append(engine.submit(prompt, how))
-    while any(session.finish is None for session in sessions):
-        engine.tick()
-    notes = (e.data["points"] for s in sessions for e in s.result().trace or [] if e.kind == "oracle")
-    return [point for found in notes for point in found]
+    triples = zip(prompts, solved, traced, strict=True)
+    mine = [(prompt, replay(result)) for prompt, right, result in triples if right][:N_ITEMS]
+    if mine:
+        decoders = [decoder for _, decoder in mine]
+        options = [Options(decoder, length, lookahead="batched") for decoder in decoders]
+        engine.generate([prompt for prompt, _ in mine], options)
+    return [point for _, decoder in mine for point in decoder.points]
 
 
-def replay(result: Result) -> Oracle:
+def replay(result: Result) -> OracleReplay:
     """Return the decoder that walks through a traced response again, up to the block of its end token."""
     used = -(-len(result.new_tokens) // BLOCK) * BLOCK
     order = [
@@ -126,15 +123,12 @@ def replay(result: Result) -> Oracle:
         if event.kind == "commit"
         for pos in event.data["pos"]
     ]
-    return Oracle(tuple(result.token_ids[:used]), tuple(order))
+    return OracleReplay(tuple(result.token_ids[:used]), tuple(order))
 
 
 def decode_default(engine: Engine, prompts: Sequence[Prompt], length: int) -> list[Result]:
     """Decode one token per step, with traces."""
-    results: list[Result] = engine.generate(
-        list(prompts), decoder=Default(), length=length, block=BLOCK, trace=True
-    )
-    return results
+    return engine.generate(list(prompts), Options(Default(), length, trace=True))
 
 
 # -- reading the points ---------------------------------------------------------------------------------
@@ -150,19 +144,19 @@ def band(rps: RPS | None = None) -> tuple[float, float]:
     return binary_entropy(rps.tau), math.log(rps.k_max)
 
 
-def regimes(found: Sequence[Point]) -> dict[str, list[Point]]:
+def regimes(points: Sequence[OraclePoint]) -> dict[str, list[OraclePoint]]:
     """Sort points into entropies below, in and above the mid-entropy band."""
     low, high = band()
     return {
-        "low": [p for p in found if p.entropy < low],
-        "mid": [p for p in found if low <= p.entropy <= high],
-        "high": [p for p in found if p.entropy > high],
+        "low": [p for p in points if p.entropy < low],
+        "mid": [p for p in points if low <= p.entropy <= high],
+        "high": [p for p in points if p.entropy > high],
     }
 
 
-def summary(found: Sequence[Point]) -> Iterator[dict[str, Any]]:
+def summary(points: Sequence[OraclePoint]) -> Iterator[dict[str, Any]]:
     """Yield for each regime: points, mean entropy reduction elsewhere, share of oracle tokens not top-1."""
-    for name, mine in regimes(found).items():
+    for name, mine in regimes(points).items():
         n = len(mine)
         yield {
             "regime": name,

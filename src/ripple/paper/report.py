@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ripple.analysis.lines import Line, read_lines
+from ripple.analysis.plots import NEEDS, can_draw
 from ripple.errors import RippleError
+from ripple.eval.lines import read_results
+from ripple.files import Line, write_whole
 from ripple.paper import figures, tables, tables_analysis
-from ripple.paper.book import Book
-from ripple.paper.document import Block, Figure, Heading, Snapshot, Table, Text, markdown
+from ripple.paper.document import Block, Heading, Paragraph, Picture, ReportTable, Snapshot, markdown
 from ripple.paper.experiments import EXPERIMENTS
-from ripple.paper.findings import findings
 from ripple.paper.html import page
-from ripple.paper.judge import Finding
+from ripple.paper.judge import Judgement
+from ripple.paper.judgements import judgements
+from ripple.paper.line_index import LineIndex
 from ripple.paper.run import LINES
 
 NOTES = "notes.md"  # what the lines cannot say of how they came about; copied in
@@ -44,103 +46,110 @@ _ABOUT = {
 
 
 def write(folder: Path) -> str:
-    """Draw everything that the folder's lines allow, and say where it is."""
-    lines = read_lines(folder / LINES)
-    if not lines:
+    """Draw everything that the folder's lines allow, and say where it is.
+
+    Without matplotlib everything but the figures is written, and the report says which are missing.
+    """
+    index = LineIndex(read_results(folder / LINES))
+    if not index.lines:
         raise RippleError(f"There are no result lines in {folder / LINES}; run `ripple paper` first.")
-    book = Book(lines)
-    drawn = figures.draw(book, folder)
+    drawn = figures.draw(index, folder) if can_draw() else {}
     notes = folder / NOTES
-    blocks = list(compose(book, drawn, notes.read_text(encoding="utf-8") if notes.exists() else ""))
-    (folder / "report.md").write_text(markdown(blocks), encoding="utf-8")
-    (folder / "index.html").write_text(page(TITLE, blocks, folder), encoding="utf-8")
-    what = f"{len(drawn)} figures, from {len(lines)} lines"
+    blocks = list(compose(index, drawn, notes.read_text(encoding="utf-8") if notes.exists() else ""))
+    write_whole(folder / "report.md", markdown(blocks), "the report")
+    write_whole(folder / "index.html", page(TITLE, blocks, folder), "the report")
+    what = f"{len(drawn)} figures, from {len(index.lines)} lines"
     return f"{folder / 'report.md'}, {folder / 'index.html'} and {what}"
 
 
-def compose(book: Book, drawn: dict[str, str], notes: str = "") -> Iterator[Block]:
+def compose(index: LineIndex, drawn: dict[str, str], notes: str = "") -> Iterator[Block]:
     """Yield the report's blocks; `drawn` holds the captions of the figures there are, by experiment."""
     yield Heading(TITLE, 1)
-    yield Text(_setting(book))
+    yield Paragraph(_setting(index))
     for paragraph in notes.split("\n\n") if notes else ():
-        yield Text(" ".join(paragraph.split()))
-    found = findings(book)
+        yield Paragraph(" ".join(paragraph.split()))
+    statements = judgements(index)
     yield Heading("Where we agree with the paper, and where we do not")
-    yield Text(_tally(found))
-    rows = [(f.claim, f.ours, f.verdict) for f in found]
-    yield Table(("the paper says", "our lines say", "verdict"), rows, is_prose=True)
+    yield Paragraph(_tally(statements))
+    rows = [(s.claim, s.ours, s.verdict) for s in statements]
+    yield ReportTable(("the paper says", "our lines say", "verdict"), rows, is_prose=True)
     for name, experiment in EXPERIMENTS.items():
-        body = list(_SECTIONS[name](book))
+        body = list(_SECTIONS[name](index))
         if not body:
             continue
         yield Heading(experiment.title)
-        yield Text(_ABOUT[name])
+        yield Paragraph(_ABOUT[name])
         if name in drawn:
-            yield Figure(name, drawn[name])
+            yield Picture(name, drawn[name])
+        elif name in figures.FIGURES and not can_draw():
+            yield Paragraph(f"The figure `{name}.svg` is missing: drawing it {NEEDS}.")
         yield from body
 
 
-def _setting(book: Book) -> str:
+def _setting(index: LineIndex) -> str:
     """Say what was measured, on what, and whose numbers stand where."""
-    runs = [line for line in book.lines if line["bench"] == "decoders"]
+    runs = [line for line in index.lines if line["kind"] == "summary"]
     counts = sorted({line["n"] for line in runs})
-    devices = sorted({f"{line['device']} in {line['dtype']}" for line in book.lines})
+    devices = sorted({f"{line['device_name']} in {line['dtype']}" for line in index.lines})
     n_items = " or ".join(map(str, counts)) or "no"
     return (
-        f"Models {', '.join(book.models)} on {', '.join(book.tasks)}; base length {book.length}, block 32, "
-        f"{n_items} items per task; {', '.join(devices)}. Drawn from {len(book.lines)} lines of `{LINES}`. "
+        f"Models {', '.join(index.models)} on {', '.join(index.tasks)}; base length {index.length}, "
+        f"block 32, {n_items} items per task; {', '.join(devices)}. "
+        f"Drawn from {len(index.lines)} lines of `{LINES}`. "
         "What begins with “paper:” is the published number of arXiv 2608.11742, on LLaDA-8B-Instruct or "
         "Dream-7B; a family stands beside the benchmark it mirrors, which is a comparison of patterns, not "
         "of values."
     )
 
 
-def _tally(found: Sequence[Finding]) -> str:
-    names = dict.fromkeys(f.verdict for f in found)
-    counts = ", ".join(f"{name}: {sum(f.verdict == name for f in found)}" for name in names)
+def _tally(statements: Sequence[Judgement]) -> str:
+    names = dict.fromkeys(s.verdict for s in statements)
+    counts = ", ".join(f"{name}: {sum(s.verdict == name for s in statements)}" for name in names)
     return (
-        f"Of {len(found)} statements that these lines can be held against: {counts}. A verdict on accuracy "
-        "needs an exact McNemar test at 5 % over all items concerned, one that nothing is lost a 95 % "
-        "interval that stays above minus one point; without it the lines only lean one way, or cannot tell. "
-        "Every sentence below is computed from the lines."
+        f"Of {len(statements)} statements that these lines can be held against: {counts}. A verdict on "
+        "accuracy needs an exact McNemar test at 5 % over all items concerned, one that nothing is lost a "
+        "95 % interval that stays above minus one point; without it the lines only lean one way, or cannot "
+        "tell. Every sentence below is computed from the lines."
     )
 
 
-def _failure(book: Book) -> Iterator[Block]:
-    table = tables_analysis.failure_table(book)
+def _failure(index: LineIndex) -> Iterator[Block]:
+    table = tables_analysis.failure_table(index)
     if table is not None:
         yield table
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["failure"]):
-            for line in book.other("snapshots", model, task)[-1:]:
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["failure"]):
+            for line in index.analysis("snapshots", model, task)[-1:]:
                 yield from _example(line)
 
 
 def _example(line: Line) -> Iterator[Block]:
     yield Heading(f"One example: {line['model']}, {line['item']}", 3)
-    yield Text("Blue (‹›): committed since the snapshot before; red («»): committed by lookahead; ■: masked.")
+    yield Paragraph(
+        "Blue (‹›): committed since the snapshot before; red («»): committed by lookahead; ■: masked."
+    )
     yield Snapshot("The prompt:", [(line["prompt"], "old")])
-    for method, side in line["sides"].items():
+    for name, side in line["sides"].items():
         verdict = "right" if side["right"] else "wrong"
         for shot in side["snapshots"]:
             where = f"after forward {shot['nfe']} of {side['nfe']}"
-            yield Snapshot(f"{tables.METHODS[method]} ({verdict}), {where}:", shot["runs"])
+            yield Snapshot(f"{tables.METHODS[name]} ({verdict}), {where}:", shot["runs"])
 
 
-def _one(make: Callable[[Book], Table | None]) -> Callable[[Book], Iterator[Block]]:
-    def section(book: Book) -> Iterator[Block]:
-        table = make(book)
+def _one(make: Callable[[LineIndex], ReportTable | None]) -> Callable[[LineIndex], Iterator[Block]]:
+    def section(index: LineIndex) -> Iterator[Block]:
+        table = make(index)
         if table is not None:
             yield table
 
     return section
 
 
-def _sweep(name: str) -> Callable[[Book], Iterator[Block]]:
-    return lambda book: tables.sweep_tables(book, name)
+def _sweep(name: str) -> Callable[[LineIndex], Iterator[Block]]:
+    return lambda index: tables.sweep_tables(index, name)
 
 
-_SECTIONS: dict[str, Callable[[Book], Iterator[Block]]] = {
+_SECTIONS: dict[str, Callable[[LineIndex], Iterator[Block]]] = {
     "main": tables.main_table,
     "length": tables.length_tables,
     **{name: _sweep(name) for name in ("lambda", "k_max", "r", "tau_pivot")},

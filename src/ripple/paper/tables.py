@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ripple.analysis import published
-from ripple.analysis.lines import Line
-from ripple.bench.grid import paper_rps
-from ripple.caches import CACHES
-from ripple.paper.book import Book
-from ripple.paper.document import PAPER, Table
-from ripple.paper.experiments import EXPERIMENTS, MIRRORS, SCORINGS, four, pivots
+from ripple.eval.settings import SCORINGS, four, pivots
+from ripple.files import Line
+from ripple.paper import published
+from ripple.paper.document import PAPER, ReportTable
+from ripple.paper.experiments import CACHES, EXPERIMENTS, MIRRORS
 from ripple.paper.judge import main_tables
+from ripple.paper.line_index import LineIndex
 
 METHODS = published.METHODS
 
@@ -44,7 +43,7 @@ def _bold(cells: list[str], values: Sequence[float | None], best: float | None) 
     return [f"**{cell}**" if best is not None and value == best else cell for cell, value in pairs]
 
 
-def main_table(book: Book) -> Iterator[Table]:
+def main_table(index: LineIndex) -> Iterator[ReportTable]:
     """Yield one table per model and task, ours and the paper's side by side."""
     names = ("Acc", "NFE", "NFE ×", "TPS", "TPS ×")
     columns = (
@@ -57,72 +56,70 @@ def main_table(book: Book) -> Iterator[Table]:
         "tok/s ×",
         *(PAPER + name for name in names),
     )
-    for model, task, best in main_tables(book):
-        theirs = published.MAIN[published.counterpart(model)].get(MIRRORS.get(task, task), {})
+    for model, task, best in main_tables(index):
+        theirs = published.MAIN[index.counterpart(model)].get(MIRRORS.get(task, task), {})
         rows = list(best.values())
-        speeds = [book.tps(model, task, row["setting"]) for row in rows]
+        speeds = [index.tps(model, task, row["setting"]) for row in rows]
         accuracies, nfes = [row["accuracy"] for row in rows], [row["nfe"] for row in rows]
         fastest = max((s for s in speeds if s), default=None)
         acc = _bold([percent(a) for a in accuracies], accuracies, max(accuracies))
         nfe = _bold([f"{n:.1f}" for n in nfes], nfes, min(nfes))
         tps = _bold([f"{s:.1f}" if s else "–" for s in speeds], speeds, fastest)
-        base, base_tps = best["default"]["nfe"], book.tps(model, task, "default")
+        base, base_tps = best["default"]["nfe"], index.tps(model, task, "default")
         cells = [
             [
                 _label(row), acc[i], interval(row), nfe[i], times(base, nfes[i]), tps[i],
-                times(speeds[i], base_tps), *_paper_cells(theirs.get(row["method"])),
+                times(speeds[i], base_tps), *_paper_cells(theirs.get(row["decoder"])),
             ]
             for i, row in enumerate(rows)
         ]  # fmt: skip
-        caption = f"{model}, {mirror(task)}, n = {rows[0]['n']}; the paper's: {published.counterpart(model)}"
-        yield Table(columns, cells, caption)
+        caption = f"{model}, {mirror(task)}, n = {rows[0]['n']}; the paper's: {index.counterpart(model)}"
+        yield ReportTable(columns, cells, caption)
 
 
 def _label(line: Line) -> str:
     """Name a decoder and, where a sweep chose it, its setting."""
-    _, _, inside = line["setting"].partition("(")
-    return f"{METHODS[line['method']]}{f' ({inside}' if inside else ''}"
+    _, _, fields = line["setting"].partition(":")
+    return f"{METHODS[line['decoder']]}{f' ({fields})' if fields else ''}"
 
 
-def _paper_cells(row: published.Row | None) -> list[str]:
+def _paper_cells(row: published.MainRow | None) -> list[str]:
     if row is None:
         return ["–"] * 5
     speed = [f"{row.nfe_speedup:.2f}×", f"{row.tps:.2f}", f"{row.tps_speedup:.2f}×"]
     return [f"{row.accuracy:.2f}", f"{row.nfe:.1f}", *speed]
 
 
-def length_tables(book: Book) -> Iterator[Table]:
+def length_tables(index: LineIndex) -> Iterator[ReportTable]:
     """Yield one table per model and task: accuracy and NFE speed-up at three lengths."""
     experiment = EXPERIMENTS["length"]
-    lengths = [round(book.length * share) for share in experiment.lengths]
+    lengths = [round(index.length * share) for share in experiment.lengths]
     columns = ("decoder", *(f"{what}, L = {length}" for length in lengths for what in ("Acc", "NFE ×")))
-    for model in book.models:
-        for task in book.tasks_of(experiment):
-            found_at = book.across(model, task, four(model), [("none", length) for length in lengths])
-            by_length = {
-                length: {row["method"]: row for row in found}
-                for length, found in zip(lengths, found_at, strict=True)
-            }
-            if sum(bool(found) for found in by_length.values()) < 2:
+    for model in index.models:
+        for task in index.tasks_of(experiment):
+            settings = four(index.family(model))
+            rows_at = index.across(model, task, settings, [("none", length) for length in lengths])
+            by_length = [{row["decoder"]: row for row in rows} for rows in rows_at]
+            if sum(bool(lines) for lines in by_length) < 2:
                 continue
             rows = []
-            for method in [s.name for s in four(model)]:
-                cells = [METHODS[method]]
-                for found in by_length.values():
-                    line, base = found.get(method), found.get("default")
+            for setting in settings:
+                cells = [METHODS[setting.name]]
+                for lines in by_length:
+                    line, base = lines.get(setting.name), lines.get("default")
                     cells += [percent(line["accuracy"] if line else None)]
                     cells += [times(base["nfe"] if base else None, line["nfe"] if line else None)]
                 rows.append(cells)
-            rows += _paper_lengths(model, task, lengths)
-            n = next(row["n"] for found in by_length.values() for row in found.values())
-            yield Table(columns, rows, f"{model}, {mirror(task)}, n = {n}")
+            rows += _paper_lengths(index, model, task, lengths)
+            n = next(row["n"] for lines in by_length for row in lines.values())
+            yield ReportTable(columns, rows, f"{model}, {mirror(task)}, n = {n}")
 
 
-def _paper_lengths(model: str, task: str, lengths: Sequence[int]) -> list[list[str]]:
-    found = published.LENGTH.get(published.counterpart(model), {}).get(MIRRORS.get(task, task), {})
+def _paper_lengths(index: LineIndex, model: str, task: str, lengths: Sequence[int]) -> list[list[str]]:
     rows = []
-    for method, at in found.items():
-        cells = [PAPER + METHODS[method]]
+    theirs = published.LENGTH.get(index.counterpart(model), {}).get(MIRRORS.get(task, task), {})
+    for name, at in theirs.items():
+        cells = [PAPER + METHODS[name]]
         for length in lengths:
             row = at.get(length)
             cells += [f"{row.accuracy:.2f}", f"{row.nfe_speedup:.2f}×"] if row else ["–", "–"]
@@ -130,15 +127,15 @@ def _paper_lengths(model: str, task: str, lengths: Sequence[int]) -> list[list[s
     return rows
 
 
-def sweep_tables(book: Book, name: str) -> Iterator[Table]:
+def sweep_tables(index: LineIndex, name: str) -> Iterator[ReportTable]:
     """Yield one table per model of a hyper-parameter of RPS."""
     field = "lam" if name == "lambda" else name
     theirs = published.SWEEPS.get(name, {})
     columns = [name, "Acc", "95 %", "NFE", "candidates", "pivots committed, %", "of them not top-1, %"]
     columns += [PAPER + what for what in ("Acc", "NFE", "candidates")] if theirs else []
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS[name]):
-            lines = [r for r in book.rows(model, task, EXPERIMENTS[name].settings(model)) if r["search"]]
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS[name]):
+            lines = [r for r in index.of_experiment(name, model, task) if r.get("search")]
             rows = []
             for line in lines:
                 search, value = line["search"], line["fields"][field]
@@ -152,11 +149,11 @@ def sweep_tables(book: Book, name: str) -> Iterator[Table]:
                         if row
                         else ["–"] * 3
                     )
-                is_main = line["setting"] == paper_rps(model).describe()
+                is_main = line["setting"] == index.rps(model).describe()
                 rows.append([f"**{cell}**" if is_main and i == 0 else cell for i, cell in enumerate(cells)])
             if len(rows) > 1:
                 about = "; the paper's: LLaDA on GSM8K" if theirs else ""
-                yield Table(columns, rows, f"{model}, {mirror(task)}, n = {lines[0]['n']}{about}")
+                yield ReportTable(columns, rows, f"{model}, {mirror(task)}, n = {lines[0]['n']}{about}")
 
 
 def scoring_of(line: Line) -> str:
@@ -167,39 +164,39 @@ def scoring_of(line: Line) -> str:
     return "entropy only" if fields["lam"] == 0 else "full"
 
 
-def pivot_tables(book: Book) -> Iterator[Table]:
+def pivot_tables(index: LineIndex) -> Iterator[ReportTable]:
     """Yield one table per model: pivot rule by scoring."""
     columns = ("pivot rule", *(f"{what}, {scoring}" for scoring in SCORINGS for what in ("Acc", "NFE")))
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["pivot"]):
-            lines = [r for r in book.rows(model, task, pivots(model)) if r["method"] == "rps"]
-            found = {(row["fields"]["pivot"], scoring_of(row)): row for row in lines}
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["pivot"]):
+            lines = [r for r in index.rows(model, task, pivots(index.family(model))) if r["decoder"] == "rps"]
+            line_of = {(row["fields"]["pivot"], scoring_of(row)): row for row in lines}
             rows = []
-            for pivot in dict.fromkeys(key[0] for key in found):
+            for pivot in dict.fromkeys(key[0] for key in line_of):
                 cells = [pivot.replace("_", " ")]
                 for scoring in SCORINGS:
-                    line = found.get((pivot, scoring))
+                    line = line_of.get((pivot, scoring))
                     cells += [percent(line["accuracy"]), f"{line['nfe']:.1f}"] if line else ["–", "–"]
                 rows.append(cells)
             if len(lines) > 2:
-                yield Table(columns, rows, f"{model}, {mirror(task)}, n = {lines[0]['n']}")
+                yield ReportTable(columns, rows, f"{model}, {mirror(task)}, n = {lines[0]['n']}")
 
 
-def breakdown_table(book: Book) -> Table | None:
+def breakdown_table(index: LineIndex) -> ReportTable | None:
     """Return forwards of RPS by kind: how many, how long, what share of the time."""
     columns = (
         "where",
         *(f"{kind}: {what}" for kind in ("normal", "lookahead") for what in ("n", "ms", "% of time")),
     )
     rows = []
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["main"]):
-            line = book.timing(model, task, paper_rps(model).describe())
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["main"]):
+            line = index.timing(model, task, index.rps(model).describe())
             if line:
-                found = line["forwards"]
-                spent = sum(f["count"] * f["ms"] for f in found.values())
+                kinds = [line["forwards"][kind] for kind in ("normal", "lookahead")]
+                spent = sum(f["count"] * f["ms"] for f in kinds)
                 cells = [f"{model}, {task}"]
-                for f in found.values():
+                for f in kinds:
                     cells += [
                         f"{f['count']:.1f}",
                         f"{f['ms']:.2f}",
@@ -209,32 +206,33 @@ def breakdown_table(book: Book) -> Table | None:
     if not rows:
         return None
     theirs = [f"{value:.1f}" for kind in ("normal", "lookahead") for value in published.BREAKDOWN[kind]]
-    return Table(columns, [*rows, [PAPER + "LLaDA, GSM8K, A100", *theirs]])
+    return ReportTable(columns, [*rows, [PAPER + "LLaDA, GSM8K, A100", *theirs]])
 
 
-def cache_tables(book: Book) -> Iterator[Table]:
+def cache_tables(index: LineIndex) -> Iterator[ReportTable]:
     """Yield one table per model and task: decoders by caches."""
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["caches"]):
-            found_at = book.across(model, task, four(model), [(cache, book.length) for cache in CACHES])
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["caches"]):
+            settings = four(index.family(model))
+            rows_at = index.across(model, task, settings, [(cache, index.length) for cache in CACHES])
             by_cache = {
-                cache: {row["method"]: row for row in found}
-                for cache, found in zip(CACHES, found_at, strict=True)
-                if found
+                cache: {row["decoder"]: row for row in lines}
+                for cache, lines in zip(CACHES, rows_at, strict=True)
+                if lines
             }
             if len(by_cache) < 2:
                 continue
             columns = ["decoder", *(f"{what}, {c}" for c in by_cache for what in ("Acc", "NFE", "tok/s ×"))]
-            base = book.tps(model, task, "default")
+            base = index.tps(model, task, "default")
             rows = []
-            for setting in four(model):
+            for setting in settings:
                 cells = [METHODS[setting.name]]
-                for cache, found in by_cache.items():
-                    line = found.get(setting.name)
+                for cache, lines in by_cache.items():
+                    line = lines.get(setting.name)
                     cells += [percent(line["accuracy"]), f"{line['nfe']:.1f}"] if line else ["–", "–"]
-                    cells.append(times(book.tps(model, task, setting.describe(), cache), base))
+                    cells.append(times(index.tps(model, task, setting.describe(), cache), base))
                 rows.append(cells)
-            n = next(row["n"] for found in by_cache.values() for row in found.values())
-            yield Table(
+            n = next(row["n"] for lines in by_cache.values() for row in lines.values())
+            yield ReportTable(
                 columns, rows, f"{model}, {mirror(task)}, n = {n}; speed-ups over Default without a cache"
             )

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from ripple.analysis import published
-from ripple.bench.grid import paper_rps
-from ripple.paper import oracle
-from ripple.paper.book import Book
+from ripple.paper import oracle, published
 from ripple.paper.claims_method import failure_counts
-from ripple.paper.document import PAPER, Table
+from ripple.paper.document import PAPER, ReportTable
 from ripple.paper.experiments import EXPERIMENTS
-from ripple.paper.lengths import Failures
+from ripple.paper.failures import Failures
+from ripple.paper.line_index import LineIndex
 from ripple.paper.tables import percent
 
 
-def oracle_table(book: Book) -> Table | None:
+def oracle_table(index: LineIndex) -> ReportTable | None:
     """Return the regimes of the oracle analysis by model and task."""
     rows = []
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["oracle"]):
-            points = [oracle.Point(*p) for line in book.other("oracle", model, task) for p in line["points"]]
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["oracle"]):
+            lines = index.analysis("oracle", model, task)
+            points = [oracle.OraclePoint(*p) for line in lines for p in line["points"]]
             for row in oracle.summary(points) if points else ():
                 fall = "–" if row["reduction"] is None else f"{row['reduction']:.4f}"
                 rows.append(
@@ -26,31 +25,33 @@ def oracle_table(book: Book) -> Table | None:
                 )
     columns = ("where", "entropy", "points", "mean fall elsewhere, nats", "oracle token not top-1, %")
     theirs = [PAPER + "LLaDA, GSM8K", "mid", "–", "–", percent(published.NOT_TOP_1)]
-    return Table(columns, [*rows, theirs]) if rows else None
+    return ReportTable(columns, [*rows, theirs]) if rows else None
 
 
-def failure_table(book: Book) -> Table | None:
+def failure_table(index: LineIndex) -> ReportTable | None:
     """Return how often the failing program is shorter than the right one."""
     rows = []
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["failure"]):
-            both = failure_counts(book, model, task)
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["failure"]):
+            both = failure_counts(index, model, task)
             if both:
-                rows.append([f"{model}, {task}", *(cell for found in both for cell in _failure_cells(found))])
+                rows.append(
+                    [f"{model}, {task}", *(cell for counts in both for cell in _failure_cells(counts))]
+                )
     columns = ("where", "LoPA alone fails", "shorter, %", "RPS alone fails", "shorter, %")
-    return Table(columns, rows) if rows else None
+    return ReportTable(columns, rows) if rows else None
 
 
-def _failure_cells(found: Failures) -> list[str]:
-    return [str(found.n), percent(found.share)]
+def _failure_cells(counts: Failures) -> list[str]:
+    return [str(counts.n), percent(counts.share)]
 
 
-def bound_table(book: Book) -> Table | None:
+def bound_table(index: LineIndex) -> ReportTable | None:
     """Return Proposition 1's certified commits beside the observed ones, per search."""
     rows = []
-    for model in book.models:
-        for task in book.tasks_of(EXPERIMENTS["bound"]):
-            lines = book.rows(model, task, [paper_rps(model)])
+    for model in index.models:
+        for task in index.tasks_of(EXPERIMENTS["bound"]):
+            lines = index.rows(model, task, [index.rps(model)])
             pairs = [pair for line in lines for pair in line.get("bound", ())]
             n = sum(count for *_, count in pairs)
             if n:
@@ -74,4 +75,4 @@ def bound_table(book: Book) -> Table | None:
         "bound met exactly, %",
         "broken",
     )
-    return Table(columns, rows) if rows else None
+    return ReportTable(columns, rows) if rows else None

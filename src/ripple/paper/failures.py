@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ripple.analysis.lines import Line
 from ripple.engine.result import Result
+from ripple.files import Line
+from ripple.paper.judge import verdicts
 from ripple.trace import Event
 
 N_SNAPSHOTS = 4
@@ -30,17 +31,6 @@ class Failures:
     def share(self) -> float | None:
         """Return the share of shorter failures, or None when there is no failure."""
         return self.n_shorter / self.n if self.n else None
-
-
-def source_lines(text: str) -> int:
-    """Count the lines of a program that are not empty."""
-    return sum(bool(line.strip()) for line in text.splitlines())
-
-
-def verdicts(line: Line) -> list[bool]:
-    """Return which items a result line's decoder solved, first item first."""
-    bits = bin(int(line["right"], 16))[2:].zfill(line["n"])
-    return [bit == "1" for bit in bits]
 
 
 def failures(loser: Line, winner: Line) -> Failures:

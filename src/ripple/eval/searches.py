@@ -1,8 +1,8 @@
-"""Proposition 1 against what happened: commits that a branch's mean entropy certifies, and commits made.
+"""What the searches of RPS did, read from traces: how many, what was committed, and Proposition 1.
 
-For a branch with n masked positions beside the pivot and mean entropy H̄, at least n - ⌊n H̄ / h(τ)⌋ of them
-have a confidence of τ or more. A trace tells n and H̄ of the branch that RPS adopted, and, in the standard
-commit that follows, how many positions really had it.
+Proposition 1: for a branch with n masked positions beside the pivot and mean entropy H̄, at least
+n - ⌊n H̄ / h(τ)⌋ of them have a confidence of τ or more. A trace tells n and H̄ of the branch that RPS adopted,
+and, in the standard commit that follows, how many positions really had it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from ripple.engine.result import Result
 from ripple.trace import Event
 
-Pair = tuple[int, int, int]  # n, certified, observed
+BoundPair = tuple[int, int, int]  # n, certified, observed
+
+
+def search_facts(traced: Sequence[Result]) -> dict[str, float]:
+    """Return searches per request, mean candidates, and the shares committed and not top-1."""
+    searches = [event.data for result in traced for event in result.trace or [] if event.kind == "search"]
+    chosen = [facts["chosen"] for facts in searches if facts["chosen"] is not None]
+    n = max(1, len(searches))
+    return {
+        "searches": len(searches) / len(traced),
+        "mean_candidates": sum(len(facts["token"]) for facts in searches) / n,
+        "committed": len(chosen) / n,
+        "not_top_1": sum(rank > 0 for rank in chosen) / max(1, len(chosen)),
+    }
 
 
 def binary_entropy(tau: float) -> float:
@@ -27,7 +40,7 @@ def certified(n: int, mean_entropy: float, tau: float) -> int:
     return max(0, n - math.floor(n * mean_entropy / binary_entropy(tau)))
 
 
-def pairs(events: Sequence[Event]) -> Iterator[Pair]:
+def bound_pairs(events: Sequence[Event]) -> Iterator[BoundPair]:
     """Yield for each search of one RPS trace: n, the certified and the observed number of commits."""
     fields = events[0].data["fields"]
     tau, n, search = fields["tau"], 0, None
@@ -44,7 +57,7 @@ def pairs(events: Sequence[Event]) -> Iterator[Pair]:
             search = None
 
 
-def count_pairs(traced: Iterable[Result]) -> list[list[int]]:
+def count_bound_pairs(traced: Iterable[Result]) -> list[list[int]]:
     """Return [n, certified, observed, how often] over all searches of these responses."""
-    counts = Counter(pair for result in traced for pair in pairs(result.trace or []))
+    counts = Counter(pair for result in traced for pair in bound_pairs(result.trace or []))
     return [[*pair, count] for pair, count in sorted(counts.items())]

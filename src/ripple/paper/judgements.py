@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ripple.paper import claims, claims_method
-from ripple.paper.book import Book
 from ripple.paper.experiments import EXPERIMENTS
-from ripple.paper.judge import Finding
+from ripple.paper.judge import Judgement
+from ripple.paper.line_index import LineIndex
 
 
-def findings(book: Book) -> list[Finding]:
+def judgements(index: LineIndex) -> list[Judgement]:
     """Return every statement of the paper that the lines allow to judge, in the order of the experiments."""
-    found = [finding for check in (*claims.CHECKS, *claims_method.CHECKS) if (finding := check(book))]
+    checks = (*claims.CHECKS, *claims_method.CHECKS)
+    told = [judgement for check in checks if (judgement := check(index))]
     order = list(EXPERIMENTS)
-    return sorted(found, key=lambda finding: order.index(finding.experiment))
+    return sorted(told, key=lambda judgement: order.index(judgement.experiment))

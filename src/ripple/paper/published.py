@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class MainRow(NamedTuple):
     """One decoder of the main tables."""
 
     accuracy: float
@@ -18,7 +18,7 @@ class Row(NamedTuple):
     tps_speedup: float
 
 
-class Sweep(NamedTuple):
+class SweepRow(NamedTuple):
     """One value of a hyper-parameter (tab:hparam-sweep)."""
 
     accuracy: float
@@ -27,7 +27,7 @@ class Sweep(NamedTuple):
     candidates: float
 
 
-class Stretch(NamedTuple):
+class LengthRow(NamedTuple):
     """One decoder at one generation length (tab:length)."""
 
     accuracy: float
@@ -44,14 +44,14 @@ _SEVEN = tuple(METHODS)
 _FIVE = ("default", "confidence", "wino", "lopa", "rps")
 
 
-def _rows(names: tuple[str, ...], table: str) -> dict[str, Row]:
+def _rows(names: tuple[str, ...], table: str) -> dict[str, MainRow]:
     """Read one row per decoder from a block of numbers."""
-    rows = [Row(*map(float, line.split())) for line in table.strip().splitlines()]
+    rows = [MainRow(*map(float, line.split())) for line in table.strip().splitlines()]
     return dict(zip(names, rows, strict=True))
 
 
 # tab:main-results, tab:main-llada15. model -> benchmark -> decoder
-MAIN: dict[str, dict[str, dict[str, Row]]] = {
+MAIN: dict[str, dict[str, dict[str, MainRow]]] = {
     "LLaDA": {
         "gsm8k": _rows(_SEVEN, """
             79.00 256.0 1.00 4.02 1.00
@@ -149,39 +149,39 @@ MAIN: dict[str, dict[str, dict[str, Row]]] = {
 }  # fmt: skip
 
 
-def _stretches(table: str) -> dict[str, dict[int, Stretch]]:
+def _lengths(table: str) -> dict[str, dict[int, LengthRow]]:
     """Read decoder -> length -> numbers; a row holds the three lengths side by side."""
-    found: dict[str, dict[int, Stretch]] = {}
+    rows: dict[str, dict[int, LengthRow]] = {}
     for line in table.strip().splitlines():
         name, *cells = line.split()
         numbers = list(map(float, cells))
-        found[name] = {
-            length: Stretch(*numbers[3 * i : 3 * i + 3]) for i, length in enumerate((128, 256, 512))
+        rows[name] = {
+            length: LengthRow(*numbers[3 * i : 3 * i + 3]) for i, length in enumerate((128, 256, 512))
         }
-    return found
+    return rows
 
 
 # tab:length. model -> benchmark -> decoder -> length
-LENGTH: dict[str, dict[str, dict[str, dict[int, Stretch]]]] = {
+LENGTH: dict[str, dict[str, dict[str, dict[int, LengthRow]]]] = {
     "LLaDA": {
-        "humaneval": _stretches("""
+        "humaneval": _lengths("""
             default 30.49 1.00 1.00 41.46 1.00 1.00 43.29 1.00 1.00
             confidence 29.27 3.59 3.49 42.07 3.25 3.23 41.46 3.15 3.15
             lopa 22.56 4.79 4.39 38.41 6.36 5.37 40.85 6.32 5.19
             rps 28.66 6.49 5.26 42.68 6.88 5.83 42.07 6.48 5.45"""),
-        "math500": _stretches("""
+        "math500": _lengths("""
             default 34.40 1.00 1.00 38.40 1.00 1.00 42.20 1.00 1.00
             confidence 34.20 2.13 2.13 38.60 2.59 2.57 42.40 3.42 3.38
             lopa 34.40 3.00 2.91 38.20 3.64 3.53 40.40 6.84 6.21
             rps 35.60 4.22 3.86 38.20 5.30 4.83 42.40 6.97 6.36"""),
     },
     "Dream": {
-        "humaneval": _stretches("""
+        "humaneval": _lengths("""
             default 58.54 1.00 1.00 57.32 1.00 1.00 53.66 1.00 1.00
             confidence 59.76 2.71 2.56 58.54 3.08 3.12 57.32 5.72 5.63
             lopa 53.66 4.14 3.30 53.05 6.34 4.71 53.66 9.43 6.90
             rps 58.54 4.20 3.73 58.54 5.30 4.53 58.54 9.77 8.19"""),
-        "math500": _stretches("""
+        "math500": _lengths("""
             default 42.00 1.00 1.00 44.60 1.00 1.00 45.60 1.00 1.00
             confidence 42.80 2.08 2.09 45.60 2.73 2.70 47.80 4.31 4.30
             lopa 40.60 3.02 2.65 44.20 3.98 3.52 46.20 6.54 5.79
@@ -190,14 +190,14 @@ LENGTH: dict[str, dict[str, dict[str, dict[int, Stretch]]]] = {
 }  # fmt: skip
 
 # tab:hparam-sweep, LLaDA on GSM8K. field -> value
-SWEEPS: dict[str, dict[float, Sweep]] = {
-    "k_max": {5: Sweep(78.70, 42.09, 23.24, 3.00), 10: Sweep(79.15, 35.73, 26.66, 3.87),
-              20: Sweep(74.91, 32.02, 28.30, 5.16)},
-    "r": {0.05: Sweep(78.62, 35.15, 26.31, 4.77), 0.1: Sweep(79.15, 35.73, 26.66, 3.87),
-          0.2: Sweep(78.70, 37.51, 26.06, 3.00), 0.3: Sweep(77.41, 39.93, 24.90, 2.55)},
-    "tau_pivot": {0.6: Sweep(78.17, 31.12, 29.26, 5.05), 0.7: Sweep(77.33, 31.38, 28.93, 5.02),
-                  0.8: Sweep(78.62, 32.26, 28.54, 4.70), 0.9: Sweep(79.15, 35.73, 26.66, 3.87),
-                  0.95: Sweep(77.86, 40.62, 23.90, 3.20)},
+SWEEPS: dict[str, dict[float, SweepRow]] = {
+    "k_max": {5: SweepRow(78.70, 42.09, 23.24, 3.00), 10: SweepRow(79.15, 35.73, 26.66, 3.87),
+              20: SweepRow(74.91, 32.02, 28.30, 5.16)},
+    "r": {0.05: SweepRow(78.62, 35.15, 26.31, 4.77), 0.1: SweepRow(79.15, 35.73, 26.66, 3.87),
+          0.2: SweepRow(78.70, 37.51, 26.06, 3.00), 0.3: SweepRow(77.41, 39.93, 24.90, 2.55)},
+    "tau_pivot": {0.6: SweepRow(78.17, 31.12, 29.26, 5.05), 0.7: SweepRow(77.33, 31.38, 28.93, 5.02),
+                  0.8: SweepRow(78.62, 32.26, 28.54, 4.70), 0.9: SweepRow(79.15, 35.73, 26.66, 3.87),
+                  0.95: SweepRow(77.86, 40.62, 23.90, 3.20)},
 }  # fmt: skip
 
 # tab:decomp, LLaDA on GSM8K: forwards per sample, milliseconds each, percent of the time
@@ -211,9 +211,10 @@ CACHED_SPEEDUP = 17.82  # most TPS speed-up with a prefix cache
 CACHED_CHANGE = 0.5  # points of accuracy that caching costs at most
 
 
-def counterpart(model: str) -> str:
-    """Return the paper's model that one of ours is compared with, by its name."""
-    name = model.lower()
-    if "dream" in name:
-        return "Dream"
-    return "LLaDA-1.5" if "1.5" in name else "LLaDA"
+COUNTERPARTS = {"llada": "LLaDA", "dream": "Dream"}  # model family -> the paper's model
+OWN_TABLES = {"LLaDA-1.5": "LLaDA-1.5"}  # released models that have tables of their own, by repository name
+
+
+def counterpart(model: str, family: str) -> str:
+    """Return the paper's model that one of ours is compared with."""
+    return OWN_TABLES.get(model.rpartition("/")[2], COUNTERPARTS.get(family, "LLaDA"))
