@@ -26,9 +26,13 @@ CAUSES = {  # cause of a commit -> its colour
     "pivot": "magenta",
     "branch": "cyan",
     "forced": "blue",
+    "next_token": "blue",
+    "edit": "cyan",
+    "end": "bright_black",
     "revoked": "red",
 }
 MASK, MASK_AHEAD = "▒", "░"  # in the block being decoded, and beyond it
+END = "∎"  # stands for an end token and the like
 _SPECIAL = re.compile(r"<\|\w+\|>")  # end tokens and the like, which fill the rest of a canvas
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\x1b": "␛"}
 
@@ -46,7 +50,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class Candidate:
     """One candidate of a lookahead; what its decoder does not report is None."""
 
     piece: str
@@ -64,7 +68,7 @@ class Choice:
     kind: str  # "search" | "branches"
     nfe: int  # the forward that answered it
     pos: int | None  # the pivot, in the response
-    options: tuple[Option, ...]  # staying masked first
+    candidates: tuple[Candidate, ...]  # staying masked first
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class Frame:
 
     nfe: int
     kind: str  # "normal" | "lookahead"
-    rows: int
+    canvases: int
     t: float  # seconds since admission, at the last decision
     window: tuple[int, int]  # in the response
     mean_entropy: float | None  # over the masked positions that the forward read, nats
@@ -86,7 +90,7 @@ class Frame:
         return sum(cell.token is None for cell in self.cells)
 
 
-class Replay:
+class Playback:
     """Follows the events of one request; `frame` is the state they have led to."""
 
     def __init__(self, start: Event, piece: Pieces) -> None:
@@ -114,7 +118,7 @@ class Replay:
             self._now,
             nfe=data["nfe"],
             kind=data["kind"],
-            rows=data["rows"],
+            canvases=data["canvases"],
             window=(data["window"][0] - self.n_prompt, data["window"][1] - self.n_prompt),
             mean_entropy=sum(entropy) / len(entropy) if entropy else None,
             cells=tuple(replace(c, fresh=False) if c.fresh else c for c in self._now.cells),
@@ -143,15 +147,15 @@ class Replay:
             data["score"],
             strict=True,
         )
-        options = tuple(Option(*column, is_chosen=i - 1 == chosen) for i, column in enumerate(columns))
-        self._choose(Choice("search", self._now.nfe, data["pivot"] - self.n_prompt, options))
+        candidates = tuple(Candidate(*column, is_chosen=i - 1 == chosen) for i, column in enumerate(columns))
+        self._choose(Choice("search", self._now.nfe, data["pivot"] - self.n_prompt, candidates))
 
     def _on_branches(self, data: dict[str, Any]) -> None:
-        options = [Option("no branch", None, None, None, data["score_base"], data["chosen"] is None)]
+        candidates = [Candidate("no branch", None, None, None, data["score_base"], data["chosen"] is None)]
         for i, (pos, token) in enumerate(zip(data["pos"], data["token"], strict=True)):
             piece = f"{pos - self.n_prompt}: {self._shown(token)}"
-            options.append(Option(piece, None, None, None, data["score"][i], i == data["chosen"]))
-        self._choose(Choice("branches", self._now.nfe, None, tuple(options)))
+            candidates.append(Candidate(piece, None, None, None, data["score"][i], i == data["chosen"]))
+        self._choose(Choice("branches", self._now.nfe, None, tuple(candidates)))
 
     def _choose(self, choice: Choice) -> None:
         self._now = replace(self._now, choice=choice)
@@ -162,13 +166,13 @@ def frames(events: Sequence[Event]) -> list[Frame]:
     pieces: dict[str, str] = next(
         (event.data["pieces"] for event in reversed(events) if event.kind == "end"), {}
     )
-    replay = Replay(events[0], lambda token: pieces.get(str(token), f"<{token}>"))
-    found: list[Frame] = []
+    playback = Playback(events[0], lambda token: pieces.get(str(token), f"<{token}>"))
+    states: list[Frame] = []
     for event in events[1:]:
-        if event.kind == "forward" and replay.frame().nfe:
-            found.append(replay.frame())
-        replay.feed(event)
-    return [*found, replay.frame()] if replay.frame().nfe else found
+        if event.kind == "forward" and playback.frame().nfe:
+            states.append(playback.frame())
+        playback.feed(event)
+    return [*states, playback.frame()] if playback.frame().nfe else states
 
 
 def summary(events: Sequence[Event]) -> dict[str, Any]:
@@ -196,6 +200,11 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
+def is_special(piece: str) -> bool:
+    """Whether a piece is an end token or the like, which fill the rest of a canvas."""
+    return _SPECIAL.fullmatch(piece) is not None
+
+
 def visible(text: str, keep: str = "") -> str:
     """Return text that no terminal obeys: control characters become signs, except those in `keep`."""
     return "".join(c if c in keep or unicodedata.category(c)[0] != "C" else _SIGNS.get(c, "·") for c in text)
@@ -217,7 +226,7 @@ def draw_cells(frame: Frame) -> Text:
             sign = MASK if start <= i < stop else MASK_AHEAD
             text.append(sign, colour + fresh if cell.cause else "bright_black")
         else:
-            text.append("∎" if _SPECIAL.fullmatch(cell.piece) else visible(cell.piece), colour + fresh)
+            text.append(END if is_special(cell.piece) else visible(cell.piece), colour + fresh)
     return text
 
 
@@ -228,7 +237,7 @@ def draw_header(frame: Frame, n_forwards: int | None = None) -> Text:
     of = f" of {n_forwards}" if n_forwards else ""
     parts = [
         f"NFE {frame.nfe}{of}",
-        f"{frame.kind} forward, {frame.rows} canvas{'es' if frame.rows > 1 else ''}",
+        f"{frame.kind} forward, {frame.canvases} canvas{'es' if frame.canvases > 1 else ''}",
         f"{frame.n_masked} of {len(frame.cells)} masked",
     ]
     if frame.mean_entropy is not None:
@@ -236,11 +245,12 @@ def draw_header(frame: Frame, n_forwards: int | None = None) -> Text:
     return Text(" · ".join([*parts, f"{frame.t:.3f} s"]), style="bold")
 
 
-def draw_legend() -> Text:
-    """Draw the colours and what they stand for."""
+def draw_legend(*shown: Frame) -> Text:
+    """Draw the colours and what they stand for; of the causes, those that occur in the frames."""
     from rich.text import Text
 
-    parts = [(f"■ {cause}", colour) for cause, colour in CAUSES.items()]
+    used = {cell.cause for frame in shown for cell in frame.cells}
+    parts = [(f"■ {cause}", colour) for cause, colour in CAUSES.items() if cause in used]
     parts += [(f"{MASK} masked", "bright_black"), ("fresh", "bold reverse")]
     return Text("  ").join(Text(label, style) for label, style in parts)
 
@@ -258,12 +268,12 @@ def draw_choice(choice: Choice) -> Table:
     names = ("p", "p_anchor", "mean entropy", "score") if is_search else ("score",)
     for name in names:
         table.add_column(name, justify="right")
-    for option in choice.options:
-        values = (option.p, option.p_anchor, option.mean_entropy, option.score)[-len(names) :]
+    for one in choice.candidates:
+        values = (one.p, one.p_anchor, one.mean_entropy, one.score)[-len(names) :]
         numbers = ["" if value is None else f"{value:.3f}" for value in values]
-        piece = Text(visible(option.piece) + (" ◀ chosen" if option.is_chosen else ""))
+        piece = Text(visible(one.piece) + (" ◀ chosen" if one.is_chosen else ""))
         colour = CAUSES["pivot" if is_search else "branch"]
-        table.add_row(piece, *numbers, style=f"bold {colour}" if option.is_chosen else "")
+        table.add_row(piece, *numbers, style=f"bold {colour}" if one.is_chosen else "")
     return table
 
 
@@ -275,22 +285,24 @@ def draw_frame(frame: Frame, n_forwards: int | None = None) -> RenderableType:
     parts: list[RenderableType] = [draw_header(frame, n_forwards), Panel(draw_cells(frame))]
     if frame.choice is not None:
         parts.append(draw_choice(frame.choice))
-    return Group(*parts, draw_legend())
+    return Group(*parts, draw_legend(frame))
 
 
 def draw_summary(totals: dict[str, Any]) -> Table:
     """Draw the commits of a trace by cause."""
     from rich.table import Table
+    from rich.text import Text
 
-    title = f"{totals['decoder']}: {totals['nfe']} forwards, {totals['nfe_lookahead']} of them lookahead"
+    name = visible(totals["decoder"])
+    title = Text(f"{name}: {totals['nfe']} forwards, {totals['nfe_lookahead']} of them lookahead")
     table = Table(title=title, title_justify="left")
     for name in ("cause", "tokens", "share", "mean p"):
         table.add_column(name, justify="left" if name == "cause" else "right")
     n_all = sum(totals["commits"].values()) or 1
     for cause, n in sorted(totals["commits"].items(), key=lambda item: -item[1]):
         mean_p = totals["mean_p"].get(cause)
-        row = (cause, str(n), f"{n / n_all:.0%}", "" if mean_p is None else f"{mean_p:.3f}")
-        table.add_row(*row, style=CAUSES.get(cause, "white"))
+        row = (str(n), f"{n / n_all:.0%}", "" if mean_p is None else f"{mean_p:.3f}")
+        table.add_row(Text(visible(cause)), *row, style=CAUSES.get(cause, "white"))
     if totals["revoked"]:
         table.add_row("revoked", str(totals["revoked"]), "", "", style=CAUSES["revoked"])
     return table
