@@ -1,55 +1,75 @@
-"""How far packed lookahead strays from exact lookahead: the KL between their predictions.
+"""How far packed and thin lookahead stray from exact lookahead: the KL between their predictions.
 
-In a packed forward the shared context does not react to a branch's token. Each lookahead of a decoding is
-evaluated both ways on the same canvas, and KL(exact || packed) is taken per row over the vocabulary.
-With every context row frozen (dual cache) the two are equal.
-
-Run: `ripple bench packing`.
+In a packed forward the shared context does not react to a branch's token; in a thin one the committed tokens
+of the window do not either. Each lookahead of a decoding is evaluated in all ways on the same canvas, and
+KL(exact || packed) is taken per row over the vocabulary. With every context row frozen (dual cache) packed is
+exact.
 """
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ripple.caches import CACHES, cache
-from ripple.decoders import RPS
+from ripple.bench.folder import check_folder
+from ripple.caches import CACHES
 from ripple.engine.engine import Engine
+from ripple.engine.layout import AskLayout
 from ripple.engine.load import load
-from ripple.engine.plan import Reading
-from ripple.engine.prompts import Prompt
-from ripple.engine.result import Settings
-from ripple.engine.session import Session
 from ripple.engine.stats import log_probs
-from ripple.models.random import write_random_checkpoint
+from ripple.fields import param
+from ripple.measurement import Measurement
+from ripple.models.random_checkpoint import write_random_checkpoint
+from ripple.options import Options
+
+PROMPT = list(range(1, 33))
 
 
-def measure(folder: Path | None = None, length: int = 64) -> dict[str, Any]:
-    """Decode one prompt with RPS under every cache and report the KL of its lookaheads."""
-    if folder is None:
+@dataclass(frozen=True)
+class Packing(Measurement):
+    """Measure how far packed and thin lookahead stray from exact lookahead under every cache (KL, nats)."""
+
+    name = "packing"
+
+    folder: Path | None = param(None, "a checkpoint; none is a small random one")
+    decoder: str = param("rps", "whose lookaheads are measured")
+    length: int = param(64, "response positions", within="[1, inf)")
+
+    def run(self) -> dict[str, Any]:
+        """Decode one prompt with RPS under every cache and report the KL of its lookaheads."""
+        if self.folder is not None:
+            return self._measured(check_folder(self.folder))
         with tempfile.TemporaryDirectory() as scratch:
-            return measure(write_random_checkpoint(Path(scratch), vocab_size=512), length)
-    engine = load(folder, device="cpu", dtype="float32")
-    prompt = list(range(1, 33))
-    rows = {name: packing_kl(engine, prompt, Settings(RPS(), length, cache=cache(name))) for name in CACHES}
-    return {"bench": "packing", "length": length, "caches": rows}
+            return self._measured(write_random_checkpoint(Path(scratch), vocab_size=512))
+
+    def _measured(self, folder: Path) -> dict[str, Any]:
+        engine = load(folder, device="cpu", dtype="float32")
+        rows = {
+            name: {
+                how: packing_kl(engine, Options(self.decoder, self.length, cache=name, lookahead=how))
+                for how in ("packed", "thin")
+            }
+            for name, policy in CACHES.items()
+            if not policy.needs_blocks
+        }
+        return {"bench": self.name, "length": self.length, "caches": rows}
 
 
-def packing_kl(engine: Engine, prompt: Prompt, settings: Settings) -> dict[str, Any]:
+def packing_kl(engine: Engine, options: Options) -> dict[str, Any]:
     """Decode the prompt and return the KL in nats of its lookahead rows: mean, largest, and how many."""
-    session = engine.submit(prompt, settings)
+    request = engine.submit(PROMPT, options)
     kls: list[torch.Tensor] = []
-    engine.tick()
-    while session.finish is None:
-        if session.ask is not None and session.ask.branches and not session.opens:
-            kls.append(_kl_rows(engine, session))
-        engine.tick()
+    for _ in engine.steps([request]):
+        if request.ask is not None and request.ask.branches and not request.is_refresh:
+            layouts = (request.build_layout(how) for how in ("batched", options.lookahead))
+            kls.append(_kl_rows(engine, *layouts))
     rows = torch.cat(kls) if kls else torch.zeros(0)
     return {
-        "lookaheads": session.nfe_lookahead,
+        "lookaheads": request.nfe_lookahead,
         "rows": len(rows),
         "kl_mean": float(rows.mean()) if len(rows) else None,
         "kl_max": float(rows.max()) if len(rows) else None,
@@ -57,14 +77,13 @@ def packing_kl(engine: Engine, prompt: Prompt, settings: Settings) -> dict[str, 
 
 
 @torch.inference_mode()
-def _kl_rows(engine: Engine, session: Session) -> torch.Tensor:
-    """Evaluate the branches of the pending ask in both ways."""
-    exact, packed = (_branch_log_probs(engine, session.lay_out(packed=packed)) for packed in (False, True))
-    p = exact.exp()
-    return (p * (exact - packed)).sum(dim=-1).clamp_min(0)
+def _kl_rows(engine: Engine, exact_layout: AskLayout, packed_layout: AskLayout) -> torch.Tensor:
+    """Evaluate the branches of one ask in both ways."""
+    exact, packed = (_branch_log_probs(engine, layout) for layout in (exact_layout, packed_layout))
+    return (exact.exp() * (exact - packed)).sum(dim=-1).clamp_min(0)
 
 
-def _branch_log_probs(engine: Engine, reading: Reading) -> torch.Tensor:
-    hidden = engine.hidden_states([reading])
-    rows = torch.cat([hidden[draft.rows] for draft in reading.branches])
+def _branch_log_probs(engine: Engine, layout: AskLayout) -> torch.Tensor:
+    hidden = engine.runner.hidden_states([layout])
+    rows = torch.cat([hidden[span.rows] for span in layout.branches])
     return log_probs(engine.model.logits(rows), engine.model.config.mask_id)

@@ -1,0 +1,1 @@
+"""Self-checks on the machine at hand: fast paths against slow ones."""
