@@ -1,15 +1,20 @@
-"""A small random checkpoint with a tokenizer, and a way to run the command line inside the test."""
+"""A small random checkpoint with a tokenizer, and the command line: in the test, or as a process."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from ripple.cli import main
-from ripple.models.random import write_random_checkpoint
+from ripple.models.random_checkpoint import write_random_checkpoint
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that are started here
 
 
 class Done(NamedTuple):
@@ -19,6 +24,12 @@ class Done(NamedTuple):
 
 
 Cli = Callable[..., Done]
+
+# What this suite holds to its promises; the others have tests of their own rooms.
+COMMANDS = (
+    "generate", "chat", "batch", "compare", "demo", "view", "bench", "check", "decoders", "caches", "models",
+    "tasks", "completion",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +58,15 @@ def generate(cli: Cli, checkpoint: Path) -> Cli:
         return cli("generate", "--model", checkpoint, "--device", "cpu", *length, *argv)
 
     return run
+
+
+def process(*argv: object, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess[Any]:
+    """Run `ripple` as a process of its own."""
+    how = {"capture_output": True, "timeout": 120} | how
+    return subprocess.run(
+        [sys.executable, "-m", "ripple", *map(_word, argv)], env=os.environ | (env or {}), **how
+    )
+
+
+def _word(word: object) -> str | bytes:
+    return word if isinstance(word, bytes) else str(word)

@@ -1,7 +1,8 @@
 """The `ripple` command line: one module per subcommand, imported when it is asked for.
 
-A subcommand is a module in this folder with `HELP`, `add_arguments(parser)` and `run(args) -> exit code`; one
-that hands its words to another program has `run_words(words) -> exit code` instead of the last two.
+A subcommand is a module in this folder with `HELP`, `add_arguments(parser, words)` and
+`run(args) -> exit code`; one that hands its words to another program has `run_words(words) -> exit code`
+instead of the last two.
 """
 
 from __future__ import annotations
@@ -9,29 +10,52 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from ripple.errors import RippleError, unknown
+from ripple.errors import RippleError, WorkFailed, unknown
 
 COMMANDS = {
     "generate": "ripple.cli.generate",
+    "chat": "ripple.cli.chat",
+    "batch": "ripple.cli.batch",
+    "serve": "ripple.cli.serve",
     "compare": "ripple.cli.compare",
     "demo": "ripple.cli.demo",
-    "decoders": "ripple.cli.decoders",
-    "models": "ripple.cli.models",
     "view": "ripple.cli.view",
-    "tasks": "ripple.cli.tasks",
-    "bench": "ripple.cli.bench",
     "eval": "ripple.cli.evaluate",
-    "train-filter": "ripple.cli.train_filter",
     "lm-eval": "ripple.cli.lm_eval",
     "paper": "ripple.cli.paper",
+    "train-filter": "ripple.cli.train_filter",
+    "bench": "ripple.cli.bench",
+    "check": "ripple.cli.check",
+    "decoders": "ripple.cli.decoders",
+    "caches": "ripple.cli.caches",
+    "models": "ripple.cli.models",
+    "tasks": "ripple.cli.tasks",
+    "completion": "ripple.cli.completion",
 }
-BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 1  # exit codes
+GROUPS = {
+    "Decode": ("generate", "chat", "batch", "serve", "compare", "demo"),
+    "Look": ("view",),
+    "Evaluate": ("eval", "lm-eval", "paper", "train-filter"),
+    "Measure": ("bench", "check"),
+    "Reference": ("decoders", "caches", "models", "tasks", "completion"),
+}
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
+NOTES = """\
+ripple <subcommand> --help   all options of a subcommand
+ripple --version
+--debug, RIPPLE_DEBUG=1      show the traceback of an error
+
+Exit codes: 0 done; 1 failed: a check, a request, an unexpected error, a closed
+pipe; 2 bad input, told in one sentence; 130 interrupted by Ctrl-C.
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,50 +66,107 @@ class Parser(argparse.ArgumentParser):
         raise RippleError(f"{message[:1].upper()}{message[1:].rstrip('.')}.")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = _take_debug(words)
+    _replace_unwritable()
     try:
-        code = _dispatch(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
+        code = _run(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
-    except RippleError as error:
-        print(f"ripple: {error}", file=sys.stderr)
-        return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _silence_stdout()
-        return BROKEN_PIPE
-    except SystemExit as leave:  # argparse after --help, rich after a broken pipe
-        return leave.code if isinstance(leave.code, int) else 0
+        return FAILED
+    except Exception as error:
+        return _tell(error, words[0] if words else "", debug)
 
 
-def _dispatch(argv: Sequence[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_overview())
+def _take_debug(words: list[str]) -> bool:
+    """Remove `--debug` from the line and say whether tracebacks are wanted."""
+    end = words.index("--") if "--" in words else len(words)
+    given = "--debug" in words[:end]
+    words[:end] = [word for word in words[:end] if word != "--debug"]
+    return given or os.environ.get("RIPPLE_DEBUG", "0") not in ("", "0")
+
+
+def _replace_unwritable() -> None:
+    """Write a question mark for what the encoding of the output cannot spell, instead of failing."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _tell(error: Exception, command: str, debug: bool) -> int:
+    """Tell an error in one sentence and return its exit code."""
+    from ripple.cli.failures import sentence
+
+    try:
+        if debug:
+            import traceback
+
+            traceback.print_exception(error)
+        print(f"ripple: {sentence(error, command, debug)}", file=sys.stderr, flush=True)
+    except OSError:  # stderr is closed, too
+        pass
+    if isinstance(error, OSError):  # perhaps stdout's: the interpreter would flush it once more
+        _silence_stdout()
+    is_bad_input = isinstance(error, RippleError) and not isinstance(error, WorkFailed)
+    return BAD_INPUT if is_bad_input else FAILED
+
+
+def _run(words: list[str]) -> int:
+    """Run one subcommand; argparse and rich leave by `SystemExit`."""
+    try:
+        return _dispatch(words)
+    except SystemExit as leave:
+        if isinstance(leave.code, str):
+            print(leave.code, file=sys.stderr)
+            return FAILED
+        return leave.code or 0
+
+
+def _dispatch(words: list[str]) -> int:
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise RippleError(f"The argument {word!a} is not UTF-8 text.") from None
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if not words or words[0] in ("-h", "--help"):
+        print(overview(), end="")
         return 0
-    if argv[0] == "--version":
+    if words[0] == "--version":
         from ripple import __version__
 
         print(f"ripple {__version__}")
         return 0
-    name, rest = argv[0], argv[1:]
+    name, rest = words[0], words[1:]
     if name not in COMMANDS:
         raise unknown("option" if name.startswith("-") else "subcommand", name, [*COMMANDS, "--version"])
     module = importlib.import_module(COMMANDS[name])
     if hasattr(module, "run_words"):
         return int(module.run_words(rest))
+    parser = parser_of(name, module, rest)
+    args, extra = parser.parse_known_args(rest)
+    if extra:
+        raise _unexpected(extra, parser)
+    return int(module.run(args))
+
+
+def parser_of(name: str, module: ModuleType, words: Sequence[str]) -> Parser:
+    """Return the parser of a subcommand; what it declares may depend on the words that it is to read."""
     parser = Parser(
         prog=f"ripple {name}",
         description=_help(module),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.add_arguments(parser)
-    args, extra = parser.parse_known_args(rest)
-    if extra:
-        raise _unexpected(extra, parser)
-    return int(module.run(args))
+    module.add_arguments(parser, words)
+    return parser
 
 
 def _unexpected(extra: list[str], parser: argparse.ArgumentParser) -> RippleError:
@@ -95,17 +176,15 @@ def _unexpected(extra: list[str], parser: argparse.ArgumentParser) -> RippleErro
     if given is None:
         return RippleError(f"Unexpected argument {extra[0]!r}. {see}")
     option = given.split("=")[0]
-    close = difflib.get_close_matches(option.replace("_", "-"), list(_options(parser)), n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    names = [name.lstrip("-") for name in _options(parser)]  # dashes would make all of them alike
+    close = difflib.get_close_matches(option.lstrip("-").replace("_", "-"), names, n=1, cutoff=0.6)
+    hint = f" Did you mean '--{close[0]}'?" if close else ""
     return RippleError(f"Unknown option {option!r}.{hint} {see}")
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield every long option of a parser and of the parsers below it."""
+    """Yield every long option of a parser."""
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield from _options(below)
         yield from (name for name in action.option_strings if name.startswith("--"))
 
 
@@ -114,21 +193,26 @@ def _help(module: ModuleType) -> str:
     return str(getattr(module, "HELP", first_line))
 
 
-def _overview() -> str:
-    """Return the list of subcommands; one whose file is not there yet is left out."""
-    lines = ["usage: ripple <subcommand> [options]", ""]
-    for name, path in COMMANDS.items():
-        try:
-            lines.append(f"  {name:<10} {_help(importlib.import_module(path))}")
-        except ModuleNotFoundError:
-            continue
-    lines += ["", "  ripple <subcommand> --help   all its options", "  ripple --version"]
-    return "\n".join(lines)
+def overview() -> str:
+    """Return the subcommands by group, and what holds for all of them."""
+    lines = ["usage: ripple <subcommand> [options]"]
+    width = max(map(len, COMMANDS)) + 4
+    for group, names in GROUPS.items():
+        lines += ["", group]
+        for name in names:
+            try:
+                about = _help(importlib.import_module(COMMANDS[name]))
+            except ImportError as error:  # of a package that is missing or broken here
+                about = f"cannot be used here: {error}"
+            lines += textwrap.wrap(
+                about, 79, initial_indent=f"  {name:<{width - 2}}", subsequent_indent=" " * width
+            )
+    return "\n".join([*lines, "", NOTES])
 
 
 def _silence_stdout() -> None:
     """Point stdout at nothing, so that Python's last flush does not complain about the closed pipe."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout is no real file
+    except (OSError, ValueError, AttributeError):  # stdout is no real file
         return

@@ -1,122 +1,151 @@
-"""`ripple bench`: small measurements of the engine itself."""
+"""`ripple bench`: lists the measurements, or runs one; its options are the fields of its class."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
+import importlib.util
 import inspect
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ripple.bench
+import ripple.eval
 from ripple.cli.console import console, print_json
-from ripple.errors import RippleError, unknown
+from ripple.cli.options import add_field, field_help
+from ripple.errors import unknown
+from ripple.fields import fields_of, merged
+from ripple.files import check_folder, check_output
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
-HELP = "measure decoders on the generated tasks, and the engine itself"
-BENCHES = {
-    "overhead": "ripple.bench.overhead",
-    "load-memory": "ripple.bench.load_memory",
-    "packing": "ripple.bench.packing",
-    "equality": "ripple.bench.equality",
-    "decoders": "ripple.bench.decoders",
-    "blame": "ripple.bench.blame",
-    "step": "ripple.bench.step",
-    "tiles": "ripple.bench.tiles",
-    "replay": "ripple.bench.replay",
-    "throughput": "ripple.bench.throughput",
-}
-OPTIONS = (
-    "folder",
-    "length",
-    "device",
-    "models",
-    "families",
-    "caches",
-    "items",
-    "workers",
-    "sweeps",
-    "decoders",
-    "out",
-    "shapes",
-    "layers",
-    "prompts",
-    "batches",
-    "candidates",
-    "tasks",
-    "trace",
-    "seconds",
-)
+    from ripple.measurement import Measurement
+
+HELP = "measure the engine, and decoders on tasks"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `ripple bench`."""
-    parser.add_argument("bench", metavar="BENCH", help=" | ".join(BENCHES))
-    parser.add_argument("folder", nargs="?", type=Path, help="a checkpoint; a random one when left out")
-    parser.add_argument("--length", type=int, help="response positions, at least one block of 32")
-    parser.add_argument("--device", help="cpu, cuda or auto")
-    many = parser.add_argument_group("decoders: every decoder on the generated tasks")
-    many.add_argument("--models", help="embedded names, folders or hub ids, joined by commas")
-    many.add_argument("--families", help="task families, joined by commas")
-    many.add_argument("--caches", help="caches, joined by commas")
-    many.add_argument("--decoders", help="only these, joined by commas")
-    many.add_argument("--items", type=int, help="test items per family (1000 on a GPU, 4 on a CPU)")
-    many.add_argument("--workers", type=int, help="processes that share the device")
-    many.add_argument("--sweeps", action="store_true", default=None, help="all settings, not one per decoder")
-    many.add_argument("--out", type=Path, help="result lines; a run goes on where the file ends")
-    size = parser.add_argument_group("step, replay, throughput: full model size, random weights")
-    size.add_argument("--shapes", help="llada-8b, dream-7b, joined by commas")
-    size.add_argument("--layers", type=int, help="fewer layers than the released model has")
-    size.add_argument("--prompts", help="prompt lengths in tokens, joined by commas")
-    size.add_argument("--batches", help="requests at a time, joined by commas")
-    size.add_argument("--candidates", help="step: tokens tried in a lookahead, joined by commas")
-    size.add_argument("--tasks", help="replay: the paper's benchmarks, joined by commas")
-    size.add_argument("--trace", type=Path, help="replay: a recorded decoding instead")
-    size.add_argument("--seconds", type=float, help="stop starting new measurements after this long")
-    parser.add_argument("--json", action="store_true", help="print one JSON line")
+def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Declare the options of `ripple bench`, or those of the measurement that the first word names."""
+    known = measurements()
+    name = next((word for word in words if not word.startswith("-")), None)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
+    if name is None:
+        parser.usage = "ripple bench [NAME [options]]"
+        parser.epilog = listing()
+        parser.set_defaults(name=None)
+        return
+    if name not in known:
+        raise unknown("measurement", name, known)
+    cls = measurement_class(known[name])
+    parser.prog = f"ripple bench {name}"
+    parser.usage = f"ripple bench {name} [options]"
+    parser.description = inspect.getdoc(cls)
+    parser.add_argument("name", choices=[name], help=argparse.SUPPRESS)
+    group = parser.add_argument_group("measurement")
+    for field in fields_of(cls).values():
+        add_field(group, field, field_help(field))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one benchmark and print its numbers."""
-    if args.bench not in BENCHES:
-        raise unknown("benchmark", args.bench, BENCHES)
-    measure = importlib.import_module(BENCHES[args.bench]).measure
-    given = {name: value for name in OPTIONS if (value := getattr(args, name)) is not None}
-    for name in given:
-        if name not in inspect.signature(measure).parameters:
-            raise RippleError(f"Benchmark {args.bench} takes no {name}.")
-    if given.get("length", 32) < 32:
-        raise RippleError(f"--length must be at least one block of 32, got {args.length}.")
-    if args.folder is not None and not args.folder.is_dir():
-        raise RippleError(f"Model folder {args.folder} does not exist.")
-    out = None if args.json else console()
-    found = measure(**given)
-    if out is None:
-        print_json(found)
-    else:
-        for table in _tables(args.bench, found):
-            out.print(table)
+    """List the measurements, or run one and print its numbers."""
+    if args.name is None:
+        if args.json:
+            print_json({"measurements": summaries()})
+        else:
+            print(f"usage: ripple bench NAME [options]\n\n{listing()}")
+        return 0
+    measurement = _build(args)
+    numbers = measurement.run()
+    if args.json:
+        print_json(numbers)
+        return 0
+    out, files = console(), numbers.pop("files", None)
+    for table in _tables(args.name, numbers):
+        out.print(table)
+    if files is not None:
+        out.print(f"written: {files}", markup=False, soft_wrap=True)
     return 0
 
 
-def _tables(title: str, found: dict[str, Any]) -> Iterator[Table]:
-    """Yield one table of the plain numbers, and one of each table within."""
+def measurements() -> dict[str, str]:
+    """Return every measurement's module and class by name."""
+    return ripple.bench.MEASUREMENTS | ripple.eval.MEASUREMENTS
+
+
+def measurement_class(place: str) -> type[Measurement]:
+    """Import the class of a measurement."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
+
+def summaries() -> dict[str, str]:
+    """Return the first line of every measurement's docstring."""
+    return {name: _summary(place) for name, place in measurements().items()}
+
+
+def _summary(place: str) -> str:
+    """Return a class's first line from its source: importing it would import torch."""
+    module, _, name = place.partition(":")
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    return (ast.get_docstring(classes[0]) or "").split("\n")[0] if classes else ""
+
+
+def listing() -> str:
+    """Return the measurements, one after another."""
+    lines = summaries()
+    width = max(map(len, lines)) + 4
+    return "\n".join(
+        textwrap.fill(about, 79, initial_indent=f"  {name:<{width - 2}}", subsequent_indent=" " * width)
+        for name, about in lines.items()
+    )
+
+
+def _build(args: argparse.Namespace) -> Measurement:
+    """Return the measurement that the options describe; where it writes is checked before it starts."""
+    cls = measurement_class(measurements()[args.name])
+    given = {name: value for name in fields_of(cls) if (value := getattr(args, name)) is not None}
+    measurement: Measurement = merged("", cls(), given)
+    out = getattr(measurement, "out", None)
+    if isinstance(out, Path):
+        check_folder(out.parent, "the results' folder")
+        if out.parent.is_dir():
+            check_output(out, "the results", is_appended=True)
+    return measurement
+
+
+def _tables(title: str, numbers: dict[str, Any]) -> Iterator[Table]:
+    """Yield one table of the plain numbers, and one of each table within; nothing in them is cut."""
     from rich.table import Table
 
     plain = Table(title=title, title_justify="left", show_header=False)
-    for name, value in found.items():
+    for name, value in numbers.items():
         if not isinstance(value, dict | list):
-            plain.add_row(name, str(value))
+            plain.add_row(name, _cell(value))
     yield plain
-    for name, rows in found.items():
+    for name, rows in numbers.items():
         if isinstance(rows, list):
-            rows = {str(number): row for number, row in enumerate(rows)}
+            rows = {str(number): row for number, row in enumerate(rows, start=1)}
         if isinstance(rows, dict) and rows:
             rows = {label: row if isinstance(row, dict) else {"value": row} for label, row in rows.items()}
-            columns = list(next(iter(rows.values())))
+            columns = list(dict.fromkeys(column for row in rows.values() for column in row))
             table = Table(name, *columns)
+            for column in table.columns:
+                column.overflow = "fold"
             for label, row in rows.items():
-                table.add_row(label, *(str(row[column]) for column in columns))
+                table.add_row(_cell(label), *(_cell(row.get(column, "")) for column in columns))
             yield table
+
+
+def _cell(value: object) -> Text:
+    from rich.text import Text
+
+    return Text(str(value), overflow="fold")

@@ -6,21 +6,15 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ripple.errors import RippleError
-
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def console(record: bool = False) -> Console:
-    """Return a rich console on stdout, or say that rich is missing; a recorded one can be saved."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        raise RippleError("This view needs the package rich; install it, or use --json.") from None
-    if record:
-        return Console(highlight=False, record=True, width=112, force_terminal=True)
-    return Console(highlight=False)
+    """Return a rich console on stdout; what a recording one has printed can be saved as a picture."""
+    from rich.console import Console
+
+    return Console(highlight=False, record=record)
 
 
 def print_json(value: dict[str, Any]) -> None:

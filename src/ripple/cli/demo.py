@@ -1,6 +1,6 @@
-"""`ripple demo`: four decoders race on a few problems of each family, and their answers are checked.
+"""`ripple demo`: four decoders race on a problem of each family, and their answers are checked.
 
-Each decoder decodes undisturbed; the race is a replay of what happened, slowed down and drawn side by side.
+Each decoder decodes undisturbed; the race is a replay of what happened, on one clock.
 """
 
 from __future__ import annotations
@@ -8,18 +8,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ripple.cli import options
+from ripple.cli.compare import DECODERS
 from ripple.cli.console import console, print_json
 from ripple.cli.live import photo_finish, race
-from ripple.cli.running import decode, default_model, open_engine, warm_up
-from ripple.decoders import Decoder
-from ripple.engine.result import Result, Settings
+from ripple.cli.running import DEFAULT_MODEL, EXAMPLE, open_engine
 from ripple.errors import RippleError
-from ripple.tasks import TASKS, get_task
-from ripple.tasks.base import Item
+from ripple.files import check_output, write_whole
+from ripple.options import LENGTH, Options
+from ripple.tasks import TASKS, Item, check_code_allowed, get_task
 from ripple.view import frames
 
 if TYPE_CHECKING:
@@ -27,22 +26,24 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ripple.engine.engine import Engine
+    from ripple.engine.result import Result
+    from ripple.tasks import GeneratedTask
 
 HELP = "watch four decoders race on small problems and check their answers"
-DECODERS = ("default", "confidence", "lopa", "rps")
 LENGTHS = {"words": 96, "algebra": 96, "functions": 64, "programs": 128}  # what the answers need
-PER_FAMILY = 2
+PER_FAMILY = 1
 RACE_SECONDS = 2.0
 NEXT = (
-    ("ripple bench decoders", "every decoder on these tasks, with intervals"),
-    ("ripple tasks show words", "samples of the problems, to paste into `ripple generate --watch`"),
-    ("ripple compare --model GSAI-ML/LLaDA-8B-Instruct --chat '...'", "the same on a large model"),
+    (f"ripple generate --watch '{EXAMPLE}'", "one problem, forward by forward"),
+    ("ripple tasks show words", "more problems that the embedded models can solve"),
+    ("ripple compare --model GSAI-ML/LLaDA-8B-Instruct --chat 'What is 7 * 8?'", "a large model"),
+    ("ripple bench", "what can be measured: every decoder on these tasks, and more"),
     ("ripple decoders", "every decoder and its settings"),
 )
 
 
 @dataclass(frozen=True)
-class Row:
+class DecoderScore:
     """What one decoder did over all problems; speed-ups are over the first decoder."""
 
     decoder: str
@@ -54,7 +55,16 @@ class Row:
     time_speedup: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True)
+class Round:
+    """One problem, and what each decoder made of it."""
+
+    item: Item
+    results: list[Result]
+    right: list[bool]
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """Declare the options of `ripple demo`."""
     parser.add_argument("--quiet", action="store_true", help="no replay, only the table")
     parser.add_argument("--length", type=int, help="response positions (default 64 to 128, by family)")
@@ -66,7 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"problems each (default {PER_FAMILY})",
     )
     parser.add_argument("--families", default=",".join(TASKS), metavar="LIST", help="default: all four")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="also save what is shown as a picture")
+    parser.add_argument(
+        "--allow-code", action="store_true", help="run code that a model of yours wrote, in the sandbox"
+    )
+    parser.add_argument("--svg", metavar="FILE", help="also save what is shown as a picture")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options.add_model(parser)
 
@@ -75,116 +88,124 @@ def run(args: argparse.Namespace) -> int:
     """Decode, replay, check, and close with the table."""
     if args.per_family < 1:
         raise RippleError(f"--per-family must be at least 1, got {args.per_family}.")
+    if args.svg is not None:
+        if args.json:
+            raise RippleError("--svg saves what --json does not draw: give one of them.")
+        check_output(args.svg, "the picture")
+    from ripple.eval.decoding import one_forward
+
     table = options.gather(args)
-    families = [get_task(name) for name in args.families.split(",")]
+    tasks = _tasks(args.families, str(table.get("model", DEFAULT_MODEL)), args.allow_code)
+    every = {task.name: _options(task.name, args) for task in tasks}
     out = None if args.json else console(record=args.svg is not None)
-    use = [options.build(_preset(name, str(table.get("model", default_model())))) for name in DECODERS]
-    every = {
-        task.name: [
-            options.settings({"length": LENGTHS[task.name]} | table, decoder, trace=True) for decoder in use
-        ]
-        for task in families
-    }
-    solved = [0] * len(use)
-    results: list[list[Result]] = [[] for _ in use]
-    with open_engine(table, say=out is None) as engine:
+    rounds: list[Round] = []
+    with open_engine(table, is_quiet=True) as engine:
+        names = [engine.decoder_of(one).describe() for one in every[tasks[0].name]]
         if out is not None:
             out.print(
-                f"[bold]ripple[/bold] decodes {args.per_family} problems of each family with four decoders."
+                f"[bold]ripple[/bold] decodes problems of {len(tasks)} families with {len(names)} decoders."
             )
-        for task in families:
-            warm_up(engine, "Question:", every[task.name][0])
+        for task in tasks:
+            engine.generate("Question:", one_forward(engine, every[task.name][0].length or LENGTH))
             for number, item in enumerate(task.test_items(args.per_family)):
-                what = f"{task.name} {number + 1} of {args.per_family}"
-                found = _decode_all(engine, item, every[task.name], out, what)
-                right = [task.score(item, result.text) for result in found]
-                for i, result in enumerate(found):
-                    results[i].append(result)
-                    solved[i] += right[i]
+                rounds.append(_round(engine, task, item, every[task.name], out))
                 if out is not None and number == 0:
-                    _show(out, task.name, item, use, found, right, args.quiet)
-    rows = _rows(use, results, solved)
+                    _show(out, task.name, names, rounds[-1], args.quiet)
+    scores = _scores(names, rounds)
     if out is None:
-        print_json({"rows": [asdict(row) for row in rows]})
-    else:
-        _conclude(out, rows)
-        if args.svg is not None:
-            out.save_svg(str(args.svg), title="ripple demo")
+        print_json({"decoders": [asdict(score) for score in scores]})
+        return 0
+    _conclude(out, scores)
+    if args.svg is not None:
+        write_whole(args.svg, out.export_svg(title="ripple demo"), "the picture")
     return 0
 
 
-def _preset(name: str, model: str) -> str:
-    """Name the paper's setting of RPS for the model's family."""
-    return f"rps/{'dream' if 'dream' in model.lower() else 'llada'}" if name == "rps" else name
+def _tasks(families: str, model: str, allow_code: bool) -> list[GeneratedTask]:
+    """Return the families of a list; those that run code need permission for other models than ours."""
+    from ripple.models.hub import embedded_models
+
+    tasks = [get_task(name.strip()) for name in families.split(",")]
+    for task in tasks:
+        check_code_allowed(task, model, allow_code, embedded_models())
+    return tasks
 
 
-def _decode_all(
-    engine: Engine, item: Item, every: Sequence[Settings], out: Console | None, what: str
-) -> list[Result]:
-    """Decode one problem with each decoder, showing which one is at work."""
-    found = []
-    for settings in every:
+def _options(family: str, args: argparse.Namespace) -> list[Options]:
+    """Return how each decoder decodes the problems of a family; traces are for the replay."""
+    length = LENGTHS[family] if args.length is None else args.length
+    return [Options(decoder, length, trace=not args.json) for decoder in DECODERS.split(",")]
+
+
+def _round(
+    engine: Engine, task: GeneratedTask, item: Item, every: Sequence[Options], out: Console | None
+) -> Round:
+    """Decode one problem with each decoder, showing which one is at work, and judge the answers."""
+    results = []
+    for one in every:
         if out is None or out.record or not out.is_terminal:
-            found.append(decode(engine, item.prompt, settings))
+            results.append(engine.generate(item.prompt, one))
             continue
-        with out.status(f"{what}: {settings.decoder.name}"):
-            found.append(decode(engine, item.prompt, settings))
-    return found
+        with out.status(f"{item.id}: {one.decoder}"):
+            results.append(engine.generate(item.prompt, one))
+    texts = [result.text for result in results]
+    return Round(item, results, task.score_many([item] * len(texts), texts))
 
 
-def _show(
-    out: Console, family: str, item: Item, use: Sequence[Decoder], found: Sequence[Result],
-    right: Sequence[bool], quiet: bool,
-) -> None:  # fmt: skip
-    """Replay one problem, or print its prompt and who solved it."""
-    from rich.text import Text
-
-    out.rule(family)
-    out.print(Text(item.prompt.strip()))
-    lanes = [(d.name, frames(result.trace or [])) for d, result in zip(use, found, strict=True)]
-    if out.record:
-        out.print(photo_finish(out, lanes))
-    elif out.is_terminal and not quiet:
-        race(out, lanes, RACE_SECONDS)
-    verdict = Text()
-    for decoder, result, is_right in zip(use, found, right, strict=True):
-        verdict.append(
-            f"{decoder.name} {'✓' if is_right else '✗'} NFE {result.nfe}   ", "green" if is_right else "red"
-        )
-    out.print(verdict)
-
-
-def _rows(use: Sequence[Decoder], results: Sequence[Sequence[Result]], solved: Sequence[int]) -> list[Row]:
-    n = len(results[0])
-    nfe = [sum(result.nfe for result in mine) / n for mine in results]
-    seconds = [sum(result.seconds for result in mine) / n for mine in results]
+def _scores(names: Sequence[str], rounds: Sequence[Round]) -> list[DecoderScore]:
+    n = len(rounds)
+    nfe = [sum(one.results[i].nfe for one in rounds) / n for i in range(len(names))]
+    seconds = [sum(one.results[i].seconds for one in rounds) / n for i in range(len(names))]
+    solved = [sum(one.right[i] for one in rounds) for i in range(len(names))]
     return [
-        Row(d.describe(), solved[i], n, nfe[i], nfe[0] / nfe[i], seconds[i], seconds[0] / seconds[i])
-        for i, d in enumerate(use)
+        DecoderScore(name, solved[i], n, nfe[i], nfe[0] / nfe[i], seconds[i], seconds[0] / seconds[i])
+        for i, name in enumerate(names)
     ]
 
 
-def _conclude(out: Console, rows: Sequence[Row]) -> None:
+# -- what people see ------------------------------------------------------------------------------------
+
+
+def _show(out: Console, family: str, names: Sequence[str], played: Round, is_quiet: bool) -> None:
+    """Print a problem, replay its race on a terminal, and say who solved it."""
     from rich.text import Text
 
-    out.print(_draw(rows))
+    out.rule(family)
+    out.print(Text(played.item.prompt.strip()))
+    lanes = [(name, frames(result.trace or [])) for name, result in zip(names, played.results, strict=True)]
+    if out.record:
+        out.print(photo_finish(out, lanes))
+    elif out.is_terminal and not is_quiet:
+        race(out, lanes, RACE_SECONDS)
+    verdict = Text()
+    for name, result, is_right in zip(names, played.results, played.right, strict=True):
+        sign, colour = ("✓", "green") if is_right else ("✗", "red")
+        verdict.append(f"{name} {sign} NFE {result.nfe}   ", colour)
+    out.print(verdict)
+
+
+def _conclude(out: Console, scores: Sequence[DecoderScore]) -> None:
+    from rich.text import Text
+
+    out.print(_draw(scores))
     out.print("NFE counts the forwards that were waited for; speed-ups are over default.", style="dim")
     out.print("\nWhere to go next:")
     for command, what in NEXT:
         out.print(Text(f"  {command}", "bold").append(f"\n      {what}", "not bold dim"), soft_wrap=True)
 
 
-def _draw(rows: Sequence[Row]) -> Table:
+def _draw(scores: Sequence[DecoderScore]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD)
     table.add_column("decoder", overflow="fold")
     for name in ("solved", "NFE", "speed-up", "seconds", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
+    for one in scores:
         table.add_row(
-            row.decoder, f"{row.solved}/{row.problems}", f"{row.nfe:.1f}", f"{row.nfe_speedup:.2f}x",
-            f"{row.seconds:.2f}", f"{row.time_speedup:.2f}x",
+            Text(one.decoder), f"{one.solved}/{one.problems}", f"{one.nfe:.1f}", f"{one.nfe_speedup:.2f}x",
+            f"{one.seconds:.2f}", f"{one.time_speedup:.2f}x",
         )  # fmt: skip
     return table

@@ -1,69 +1,46 @@
-"""Loading a model for a subcommand, and decoding one prompt on it."""
+"""Loading a model for a subcommand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ripple.cli.console import remark
-from ripple.decoders import Default
-from ripple.engine.result import Result, Settings
-from ripple.trace import Event
+from ripple.cli.options import load_arguments
 
 if TYPE_CHECKING:
     from ripple.engine.engine import Engine
-    from ripple.engine.prompts import Prompt
 
-Hear = Callable[[list[Event]], None]
-
-
-def default_model() -> str:
-    """Return the embedded model that is used when none is named."""
-    return "tiny-llada"
+DEFAULT_MODEL = "tiny-llada"
+# A problem that both embedded models solve with every decoder, for whoever looks for something to try.
+EXAMPLE = (
+    "Question: Kira buys 7 mugs at 11 dollars each and 8 rulers at 15 dollars each."
+    " How many dollars is that in all?"
+)
 
 
 @contextmanager
-def open_engine(table: Mapping[str, Any], say: bool = True) -> Iterator[Engine]:
-    """Load the model that was asked for, or the embedded one, which is said on stderr."""
+def open_engine(table: Mapping[str, Any], is_quiet: bool = False, **sizes: Any) -> Iterator[Engine]:
+    """Load the model that was asked for, or the embedded one, which is said on stderr.
+
+    `sizes` are `max_batch` and `queue_limit` of the engine.
+    """
     import torch
 
     from ripple.engine.load import load
+    from ripple.models.hub import embedded_models
 
-    where = {name: table[name] for name in ("device", "dtype") if name in table}
-    model = table.get("model")
-    if model is not None:
-        yield load(model, **where)
-        return
-    if say:
+    model, where = table.get("model"), load_arguments(table)
+    if model is None and not is_quiet:
         remark(
-            f"no --model was given: this is the embedded {default_model()}, "
-            "which knows only the problems of `ripple tasks`."
+            f"no --model was given: this is the embedded {DEFAULT_MODEL}, which solves only problems like "
+            f"those of `ripple tasks`, such as '{EXAMPLE}'"
         )
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the model is too small to share, and waiting for a busy core costs more
+    if model is None or model in embedded_models():
+        torch.set_num_threads(1)  # the model is too small to share, and waiting for a busy core costs more
     try:
-        yield load(default_model(), **where)
+        yield load(model or DEFAULT_MODEL, **where, **sizes)
     finally:
         torch.set_num_threads(n_threads)
-
-
-def decode(engine: Engine, prompt: Prompt, settings: Settings, hear: Hear | None = None) -> Result:
-    """Decode one prompt; `hear` gets the new events after every forward (with `settings.trace`)."""
-    session = engine.submit(prompt, settings)
-    n_told = 0
-    try:
-        while session.finish is None:
-            engine.tick()
-            if hear is not None:
-                hear(session.events[n_told:])
-                n_told = len(session.events)
-    finally:
-        session.cancel()
-    return session.result()
-
-
-def warm_up(engine: Engine, prompt: Prompt, settings: Settings) -> None:
-    """Run one forward over the whole canvas, so that the first decoder timed does not pay for the start."""
-    length = settings.length
-    decode(engine, prompt, Settings(decoder=Default(k=length), length=length, block=length))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ripple.cli import options
 from ripple.cli.console import print_json
-from ripple.cli.running import default_model
+from ripple.cli.options import MODEL, add_model, load_arguments
+from ripple.cli.running import DEFAULT_MODEL
 from ripple.errors import RippleError
+from ripple.files import check_new_file
+from ripple.progress import Progress
 
 HELP = "train the filter of the decoder learn2pd on decodings of a model"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str] = ()) -> None:
     """Declare the options of `ripple train-filter`."""
-    options.add_model(parser)
+    add_model(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the filter goes")
     parser.add_argument("--items", type=int, default=32, help="prompts to decode (default 32)")
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="one per line (else generated tasks)")
@@ -37,21 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Decode, train, write the file and say how good the filter is."""
+    from ripple.decoders import family_decoder
     from ripple.engine.load import load
+    from ripple.eval.facts import choose_model
     from ripple.filter import traces, train
 
     for name in ("items", "length", "block", "steps"):
         if getattr(args, name) < 1:
             raise RippleError(f"--{name} must be at least 1, got {getattr(args, name)}.")
-    reference = options.build(args.reference)
+    check_new_file(args.out, "the filter")
+    model = choose_model(args.model or DEFAULT_MODEL)
+    reference = family_decoder(args.reference, model.family)
     prompts = _lines(args.prompts, args.items) if args.prompts else _task_prompts(args.items)
-    model = args.model or default_model()
-    where = {name: value for name in ("device", "dtype") if (value := getattr(args, name)) is not None}
-    engine = load(model, max_batch=8, **where)
-    found = traces.collect(engine, prompts, args.length, args.block, reference, _progress("prompts"))
-    made = train.fit(found, args.steps, args.seed, _progress("training steps"))
+    where = {name: value for name in MODEL if (value := getattr(args, name)) is not None}
+    engine = load(model.given, max_batch=8, **load_arguments(where))
+    with Progress("prompts", len(prompts)) as progress:
+        looks = traces.collect(engine, prompts, args.length, args.block, reference, progress.update)
+    with Progress("training steps", args.steps) as progress:
+        made = train.fit(looks, args.steps, args.seed, progress.update)
     settings = {
-        "model": model, "block": args.block, "length": args.length, "items": len(prompts),
+        "model": model.name, "block": args.block, "length": args.length, "items": len(prompts),
         "reference": reference.describe(), "steps": args.steps, "seed": args.seed, "looks": made.n_looks,
     }  # fmt: skip
     train.save(made.filter, args.out, settings)
@@ -84,14 +89,3 @@ def _lines(path: Path, n: int) -> list[str]:
     if not prompts:
         raise RippleError(f"{path} holds no prompts; it should have one per line.")
     return prompts
-
-
-def _progress(what: str) -> Callable[[int, int], None]:
-    """Return a teller of progress and time left, on stderr."""
-    start = time.perf_counter()
-
-    def tell(done: int, n: int) -> None:
-        left = (time.perf_counter() - start) / done * (n - done)
-        print(f"[{done}/{n} {what}, {left:.0f} s left]", file=sys.stderr, flush=True)
-
-    return tell
