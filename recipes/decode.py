@@ -14,7 +14,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from network import Network
-from noise import BLOCK
+from noise import BLOCK, block_causal
 
 from ripple.tasks import TASKS, Item
 
@@ -56,6 +56,8 @@ def decode(
     for i, ids in enumerate(prompts):
         x[i, : len(ids)] = torch.tensor(ids, device=device)
     begin = torch.tensor([len(ids) for ids in prompts], device=device)
+    if model.sizes.blocks:
+        begin = begin // BLOCK * BLOCK  # the prompt's tail shares the first block
     live = torch.arange(len(prompts), device=device)
     forwards = 0
     for number in range(min(blocks, -(-length // BLOCK))):
@@ -68,8 +70,8 @@ def decode(
         if len(live) == 0:
             break
     out = []
-    for row, start in zip(x.tolist(), begin.tolist(), strict=True):
-        response = row[start:]
+    for row, ids in zip(x.tolist(), prompts, strict=True):
+        response = row[len(ids) :]
         out.append(response[: response.index(eos)] if eos in response else response)
     return out, forwards / len(prompts)
 
@@ -81,6 +83,7 @@ def _fill_block(model: Network, x: Tensor, first: Tensor, mask: int, threshold: 
     valid = at < length
     at = at.clamp(max=length - 1)
     source = at - model.sizes.shift
+    sees = block_causal(length, x.device) if model.sizes.blocks else None
     spent = 0
     while True:
         hidden_rows = (x.gather(1, at) == mask) & valid
@@ -88,7 +91,7 @@ def _fill_block(model: Network, x: Tensor, first: Tensor, mask: int, threshold: 
         if left == 0:
             return spent
         spent += left
-        state = model.hidden(x)
+        state = model.hidden(x, mask=sees)
         rows = state.gather(1, source[..., None].expand(-1, -1, state.shape[-1]))
         logits = model.logits(rows).float()
         logits[..., mask] = -torch.inf
@@ -113,14 +116,14 @@ def judge(
 ) -> tuple[Score, list[str]]:
     """Decode held-out items and score them; also return the responses."""
     prompts = [e.ids for e in tok.encode_batch([item.prompt for item in items])]
-    found: list[list[int]] = []
+    responses: list[list[int]] = []
     spent = 0.0
     for i in range(0, len(prompts), 512):
         part = prompts[i : i + 512]
-        got, mean = decode(model, part, length, mask, eos, threshold, blocks)
-        found += got
+        decoded, mean = decode(model, part, length, mask, eos, threshold, blocks)
+        responses += decoded
         spent += mean * len(part)
-    texts = [tok.decode(ids) for ids in found]
+    texts = [tok.decode(ids) for ids in responses]
     accuracy = {}
     for name, task in TASKS.items():
         mine = [i for i, item in enumerate(items) if item.task == name]

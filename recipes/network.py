@@ -1,4 +1,4 @@
-"""The network that is trained: a Llama-like block stack with the two released formats' flags.
+"""The network that is trained: a Llama-like block stack with the three released formats' flags.
 
 Weights are kept in fp32 and cast to the activation dtype in each forward (bf16 on a GPU). One layer is a
 pure function of tensors, so that torch.compile compiles it once per shape and not once per layer.
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 class Sizes:
     """What distinguishes one network from another."""
 
-    family: str  # "llada" | "dream"
+    family: str  # "llada" | "dream" | "sdar"
     d: int
     layers: int
     heads: int
@@ -39,24 +39,37 @@ class Sizes:
         return self.family == "dream"
 
     @property
+    def qk_norm(self) -> bool:
+        """Return whether each head's queries and keys are normalised."""
+        return self.family == "sdar"
+
+    @property
+    def blocks(self) -> bool:
+        """Return whether rows see no further than the end of their own block, counted from position 0."""
+        return self.family == "sdar"
+
+    @property
     def eps(self) -> float:
         """Return the norm's epsilon."""
         return 1e-5 if self.family == "llada" else 1e-6
 
 
-# 7.1M and 7.0M parameters: 14.2 and 13.9 MB in bf16.
+# 7.1M, 7.0M and 7.1M parameters: 14.2, 13.9 and 14.2 MB in bf16.
 MODELS = {
     "tiny-llada": Sizes("llada", d=256, layers=8, heads=8, kv_heads=8, ff=640),
     "tiny-dream": Sizes("dream", d=256, layers=8, heads=8, kv_heads=4, ff=704),
+    "tiny-sdar": Sizes("sdar", d=256, layers=8, heads=8, kv_heads=8, ff=640),
 }
 SMOKE = {
     "tiny-llada": Sizes("llada", d=64, layers=2, heads=4, kv_heads=4, ff=128),
     "tiny-dream": Sizes("dream", d=64, layers=2, heads=4, kv_heads=2, ff=128),
+    "tiny-sdar": Sizes("sdar", d=64, layers=2, heads=4, kv_heads=4, ff=128),
 }
-# The roles of a layer's tensors; biases only where the family has them.
+# The roles of a layer's tensors; biases and the norms of heads only where the family has them.
 MATRICES = ("q", "k", "v", "out", "gate", "up", "down")
 VECTORS = ("attn_norm", "mlp_norm")
 BIASES = ("q_bias", "k_bias", "v_bias")
+HEAD_NORMS = ("q_norm", "k_norm")
 
 
 Keys = tuple[Tensor, Tensor]  # rotated keys and values of one layer, [batch, kv heads, positions, size]
@@ -86,10 +99,12 @@ def layer(
     causal: bool,
     stale: Keys | None = None,
     live: Tensor | None = None,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, Keys]:
     """Apply one block to [batch, positions, d]; return its output and its keys and values.
 
     Where `live` [batch, positions] is false, attention reads the stale keys and values of an earlier forward.
+    `mask` [positions, positions] says which keys (second) each row (first) sees; without it, all.
     """
     batch, n, d = x.shape
     size = d // heads
@@ -97,8 +112,10 @@ def layer(
     qkv = torch.cat((w["q"], w["k"], w["v"])).to(x.dtype)
     bias = torch.cat((w["q_bias"], w["k_bias"], w["v_bias"])).to(x.dtype) if "q_bias" in w else None
     q, k, v = F.linear(h, qkv, bias).split((d, kv_heads * size, kv_heads * size), dim=-1)
-    q = _rotate(q.view(batch, n, heads, size).transpose(1, 2), cos, sin)
-    k = _rotate(k.view(batch, n, kv_heads, size).transpose(1, 2), cos, sin)
+    q, k = q.view(batch, n, heads, size), k.view(batch, n, kv_heads, size)
+    if "q_norm" in w:
+        q, k = rms_norm(q, w["q_norm"], eps), rms_norm(k, w["k_norm"], eps)
+    q, k = _rotate(q.transpose(1, 2), cos, sin), _rotate(k.transpose(1, 2), cos, sin)
     v = v.view(batch, n, kv_heads, size).transpose(1, 2)
     if stale is not None and live is not None:
         fresh = live[:, None, :, None]
@@ -107,8 +124,8 @@ def layer(
     if kv_heads != heads:
         k = k.repeat_interleave(heads // kv_heads, dim=1)
         v = v.repeat_interleave(heads // kv_heads, dim=1)
-    # No mask tensor: any mask moves attention off the flash kernel and halves the speed.
-    a = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    # No mask tensor where none is needed: any mask moves attention off the flash kernel and halves the speed.
+    a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
     x = x + F.linear(a.transpose(1, 2).reshape(batch, n, d), w["out"].to(x.dtype))
     h = rms_norm(x, w["mlp_norm"], eps)
     gate, up = F.linear(h, torch.cat((w["gate"], w["up"])).to(x.dtype)).chunk(2, dim=-1)
@@ -142,6 +159,8 @@ class Network(nn.Module):
                 block[role] = nn.Parameter(torch.ones(d))
             for role in BIASES if sizes.bias else ():
                 block[role] = nn.Parameter(torch.zeros(shapes[role[0]][0]))
+            for role in HEAD_NORMS if sizes.qk_norm else ():
+                block[role] = nn.Parameter(torch.ones(size))
             self.blocks.append(block)
         angles = torch.outer(
             torch.arange(sizes.positions).float(), sizes.theta ** (-torch.arange(0, size, 2).float() / size)
@@ -151,14 +170,15 @@ class Network(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
 
     def hidden(
-        self, ids: Tensor, causal: bool = False, positions: Tensor | None = None, run: object = None
-    ) -> Tensor:
+        self, ids: Tensor, causal: bool = False, positions: Tensor | None = None, run: object = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Return the final, normalised hidden states of [batch, positions] ids."""
-        return self.forward_all(ids, causal, positions, run)[0]
+        return self.forward_all(ids, causal, positions, run, mask=mask)[0]
 
     def forward_all(
         self, ids: Tensor, causal: bool = False, positions: Tensor | None = None, run: object = None,
-        stale: list[Keys] | None = None, live: Tensor | None = None,
+        stale: list[Keys] | None = None, live: Tensor | None = None, mask: Tensor | None = None,
     ) -> tuple[Tensor, list[Keys]]:  # fmt: skip
         """Return hidden states and all layers' keys; with `stale` ones, only `live` rows have fresh keys."""
         apply = layer if run is None else run
@@ -170,7 +190,8 @@ class Network(nn.Module):
         keys = []
         for number, block in enumerate(self.blocks):
             old = None if stale is None else stale[number]
-            x, own = apply(x, cos, sin, dict(block.items()), s.heads, s.kv_heads, s.eps, causal, old, live)
+            w = dict(block.items())
+            x, own = apply(x, cos, sin, w, s.heads, s.kv_heads, s.eps, causal, old, live, mask)
             keys.append(own)
         return rms_norm(x, self.norm, s.eps), keys
 

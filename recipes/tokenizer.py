@@ -30,13 +30,22 @@ SPLIT = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
+# The models know one raw prompt: a conversation becomes its last user message. Prompts of `ripple tasks` end
+# with a newline and are used as they are; anything else is asked as a word problem.
+CHAT_TEMPLATE = (
+    "{% set asked = messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list %}"
+    "{% if not asked %}{{ raise_exception('a user message is needed') }}{% endif %}"
+    "{% if asked[-1].endswith('\n') %}{{ asked[-1] }}"
+    "{% else %}{{ 'Question: ' + asked[-1] + '\nAnswer:\n' }}{% endif %}"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Specials:
     """The special tokens of one format, in the order of their ids from `BASE` on."""
 
     names: tuple[str, ...]
-    bos: str
+    bos: str | None
     eos: str  # also fills the canvas
     mask: str
 
@@ -64,6 +73,9 @@ SPECIALS = {
         "<|beginoftext|>",
         "<|endoftext|>",
         "<|mask|>",
+    ),
+    "sdar": Specials(
+        ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|MASK|>"), None, "<|endoftext|>", "<|MASK|>"
     ),
 }
 
@@ -140,15 +152,25 @@ def export(family: str, folder: Path, source: Path = HERE) -> None:
     config: dict[str, object] = {
         "add_bos_token": False,
         "added_tokens_decoder": added,
-        "bos_token": special.bos,
+        "chat_template": CHAT_TEMPLATE,
         "clean_up_tokenization_spaces": False,
         "eos_token": special.eos,
         "model_max_length": 4096,
         "pad_token": special.eos,
     }
+    if special.bos is not None:
+        config |= {"bos_token": special.bos}
     if family == "llada":
         tok.save(str(folder / "tokenizer.json"), pretty=False)
         config |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+    elif family == "sdar":
+        tok.save(str(folder / "tokenizer.json"), pretty=False)
+        config |= {
+            "add_prefix_space": False,
+            "mask_token": special.mask,
+            "tokenizer_class": "Qwen2Tokenizer",
+            "auto_map": {"AutoTokenizer": ["tokenization_qwen2.Qwen2Tokenizer", None]},
+        }
     else:
         for name in ("vocab.json", "merges.txt"):
             (folder / name).write_text((source / name).read_text())

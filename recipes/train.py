@@ -2,6 +2,7 @@
 
     python recipes/train.py --model tiny-llada --minutes 9.5 --out build/tiny-llada
     python recipes/train.py --model tiny-llada --minutes 9.5 --out build/tiny-llada --resume build/tiny-llada
+    python recipes/train.py --model tiny-sdar --minutes 9.2 --init build/tiny-llada --out build/tiny-sdar
     python recipes/train.py --model tiny-dream --smoke --out build/smoke          # half a minute on a CPU
 
 `--minutes` is the wall-clock time of this session from its start to its end, the last score and saving
@@ -18,6 +19,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +30,24 @@ import noise
 import tokenizer
 import torch
 from checkpoint import Progress
-from data import CHUNK, Generators, Pool
+from data import Pool
 from decode import held_out, judge
-from network import MODELS, SMOKE, Network, layer, weighted_loss
+from network import MODELS, SMOKE, Keys, Network, layer, weighted_loss
 from optim import Optimizer
+from samples import CHUNK, Generators
 from schedule import Clock
 
 BEGAN = time.monotonic() - 5.0  # the session's start; importing took some seconds
 # (positions, rows, share of steps): the same number of tokens per step; canvases of about 150, 270 and 590.
 BUCKETS = ((192, 320, 0.62), (320, 192, 0.31), (640, 96, 0.07))
 SMOKE_BUCKETS = ((192, 4, 0.9), (320, 2, 0.1))
-SMOKE_STEPS, SMOKE_AR_STEPS = 100, 60
+SMOKE_STEPS = 100
+AR_SHARE = 0.6  # of the steps, where they are counted
+SLIDE_SHARE = 1 / 3  # of the steps with stale keys
 JUDGE_LENGTH = 320  # positions: a canvas of 256 or so
 
 
-def parse() -> argparse.Namespace:
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -59,9 +64,18 @@ def parse() -> argparse.Namespace:
         help="an earlier session's folder; without its state files, only its weights",
     )
     parser.add_argument(
+        "--init",
+        type=Path,
+        help="the folder of a model of another family, whose weights this one begins with",
+    )
+    parser.add_argument(
+        "--weights-only", action="store_true", help="write no more than model.safetensors and log.jsonl"
+    )
+    parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu"
     )
     parser.add_argument("--smoke", action="store_true", help="a tiny network for 100 steps")
+    parser.add_argument("--steps", type=int, default=0, help="train for so many steps, whatever they take")
     parser.add_argument("--ar-seconds", type=float, default=90.0, help="length of the autoregressive phase")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument(
@@ -73,9 +87,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--judge-items", type=int, default=128, help="held-out items per family")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.smoke:
-        args.samples, args.workers, args.judge_items, args.no_compile = 2000, 1, 1, True
+        args.steps = args.steps or SMOKE_STEPS
+        args.samples, args.workers, args.no_compile = 1500, 1, True
+        args.judge_items = min(args.judge_items, 1)
     return args
 
 
@@ -102,6 +118,11 @@ class Trainer:
         if args.resume:
             self.progress = checkpoint.load(self.model, self.optimizer, args.resume)
             torch.manual_seed(args.seed + self.progress.steps)
+        elif args.init:
+            self.progress = checkpoint.begin_with(self.model, args.model, args.init)
+        if args.device == "cuda" and sizes.blocks:
+            # Of the attention kernels that take a mask, the memory-efficient one.
+            torch.backends.cuda.enable_cudnn_sdp(False)
         self.rng = random.Random(args.seed + self.progress.steps)
         self.buckets = SMOKE_BUCKETS if args.smoke else BUCKETS
         chunks = args.samples // CHUNK
@@ -109,9 +130,11 @@ class Trainer:
         self.pool = Pool(self.device, args.samples, self.eos, self.buckets[0][0])
         self.items = held_out(args.judge_items)
         self.tok = tokenizer.load(sizes.family)
+        self.masks: dict[int, torch.Tensor] = {}  # by length
         self.run, self.loss = layer, weighted_loss
         if not args.no_compile and args.device == "cuda":
             torch._dynamo.config.recompile_limit = 64  # three lengths, causal or not
+            torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
             self.run = torch.compile(layer, dynamic=False)
             self.loss = torch.compile(weighted_loss, dynamic=False)
         args.out.mkdir(parents=True, exist_ok=True)
@@ -148,25 +171,58 @@ class Trainer:
             pick -= share
             if pick < 0:
                 break
+        if self.model.sizes.blocks:
+            return self.blocks_loss(self.pool.batch(rows // 2, length))
         batch = self.pool.batch(rows, length)
         if self.rng.random() < self.args.cached_share:
             return self.cached_loss(batch)
         noised = noise.diffusion(batch, self.mask)
         return self.shifted(self.model.hidden(noised.ids, run=self.run), batch.ids, noised.weight, shift)
 
+    def blocks_loss(self, batch: noise.Batch) -> torch.Tensor:
+        """Return the loss of all blocks of a batch at once, over clean earlier blocks."""
+        length = batch.ids.shape[1]
+        if length not in self.masks:
+            self.masks[length] = noise.noised_beside_clean(length, self.device)
+        noised = noise.every_block(batch, self.mask)
+        at = torch.arange(length, device=self.device).repeat(2)
+        both = torch.cat((noised.ids, batch.ids), dim=1)
+        state = self.model.hidden(both, positions=at, run=self.run, mask=self.masks[length])
+        return self.shifted(state[:, :length], batch.ids, noised.weight, 0)
+
     def cached_loss(self, batch: noise.Batch) -> torch.Tensor:
         """Return the loss of a batch whose context's keys are stale, as a cache's are."""
-        shift = self.model.sizes.shift
-        noised = noise.diffusion(batch, self.mask, whole_share=0.0)
-        with torch.no_grad():
-            opened = noise.opening(batch, noised, self.mask)
-            _, stale = self.model.forward_all(opened, run=self.run)
-        dual = torch.rand(len(batch.ids), device=batch.ids.device) < 0.5
-        live = noise.live_rows(batch, noised, shift, dual)
+        shift, length = self.model.sizes.shift, batch.ids.shape[1]
+        if self.rng.random() < SLIDE_SHARE:
+            width = self.rng.randint(noise.BLOCK, 2 * noise.BLOCK)
+            noised = noise.diffusion(batch, self.mask, whole_share=0.0, window=width)
+            stale = self.slid(batch, noised.first, width)
+            stop = noised.first + width
+        else:
+            noised = noise.diffusion(batch, self.mask, whole_share=0.0)
+            with torch.no_grad():
+                opened = noise.opening(batch, noised.first, self.mask)
+                _, stale = self.model.forward_all(opened, run=self.run)
+            dual = torch.rand(len(batch.ids), device=batch.ids.device) < 0.5
+            stop = torch.where(dual, noised.first + noise.BLOCK, length)
+        live = noise.live_rows(batch, noised.first, stop, shift)
         state, _ = self.model.forward_all(noised.ids, run=self.run, stale=stale, live=live)
         # A stale row predicts nothing in decoding; with the shift, row i answers for token i + 1.
         answers = torch.roll(live, shift, dims=1) if shift else live
         return self.shifted(state, batch.ids, noised.weight * answers, shift)
+
+    @torch.no_grad()
+    def slid(self, batch: noise.Batch, first: torch.Tensor, width: int) -> list[Keys]:
+        """Return the keys that a window leaves to itself and others on its way to `first` [batch]."""
+        start = torch.zeros_like(first)
+        _, keys = self.model.forward_all(noise.opening(batch, start, self.mask), run=self.run)
+        halfway = (torch.rand(len(first), device=first.device) * first).long()
+        for stop in (halfway, first):
+            live = noise.live_rows(batch, start, stop + width, self.model.sizes.shift)
+            opened = noise.opening(batch, stop, self.mask)
+            _, keys = self.model.forward_all(opened, stale=keys, live=live)  # too rare to compile for
+            start = stop
+        return keys
 
     def shifted(
         self, state: torch.Tensor, ids: torch.Tensor, weight: torch.Tensor, shift: int
@@ -207,10 +263,9 @@ class Trainer:
             self.refill(wait_s=60.0)
             if not any(process.is_alive() for process in self.makers.processes) and self.pool.count == 0:
                 raise SystemExit("The generator processes ended without giving a sample.")
-        limits = (SMOKE_STEPS, SMOKE_AR_STEPS) if args.smoke else (0, 0)
-        clock = Clock(
-            self.progress, self.deadline - self.reserve, args.later_minutes * 60, args.ar_seconds, *limits
-        )
+        stop_at, later_s = self.deadline - self.reserve, args.later_minutes * 60
+        ar_steps = round(AR_SHARE * args.steps)
+        clock = Clock(self.progress, stop_at, later_s, args.ar_seconds, args.steps, ar_steps)
         self.log("train", samples=self.pool.count, seconds_planned=round(clock.planned - clock.before))
         recent: list[torch.Tensor] = []
         last, judged = (self.progress.steps, time.monotonic()), time.monotonic()
@@ -254,12 +309,15 @@ class Trainer:
     def save(self) -> None:
         """Write the model folder and the state to continue from."""
         self.progress.next_chunk = self.makers.next
-        checkpoint.save(self.model, self.optimizer, self.progress, self.args.out)
+        if self.args.weights_only:
+            checkpoint.save_weights(self.model, self.args.out)
+        else:
+            checkpoint.save(self.model, self.optimizer, self.progress, self.args.out)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run one session."""
-    trainer = Trainer(parse())
+    trainer = Trainer(parse(argv))
     try:
         trainer.train()
         trainer.makers.stop()
