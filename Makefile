@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 USE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check format install clean
+.PHONY: demo test check docs format install clean
 
 demo: $(USE)
 	$(BIN)/ripple demo
@@ -22,6 +23,10 @@ check: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .
@@ -40,6 +45,10 @@ $(USE): pyproject.toml constraints.txt
 $(DEV): $(USE)
 	$(PIP) -e '.[dev]'
 	touch $(DEV)
+
+$(DOCS): $(USE)
+	$(PIP) -e '.[docs]'
+	touch $(DOCS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

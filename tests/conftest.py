@@ -6,6 +6,8 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # the suite runs GPU kernels on the CPU; must be set before Triton loads
 
+import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +15,22 @@ import pytest
 import torch
 
 import ripple
-from ripple.models.random import write_random_checkpoint
+from ripple.models.random_checkpoint import write_random_checkpoint
 
+EMBEDDED = Path(ripple.__file__).parent / "embedded"
 FAMILIES = ("llada", "dream")
 SMALL = {"vocab_size": 64, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 64}
+
+
+def with_filter(folder: Path) -> Path:
+    """Put a filter for the decoder learn2pd beside a checkpoint."""
+    shutil.copy(EMBEDDED / "tiny-llada" / "filter.safetensors", folder)
+    return folder
+
+
+def pytest_configure() -> None:
+    """Have processes that tests start hear Ctrl-C, which a shell has its background jobs ignore."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,8 +45,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Checkpoint folders by family; Dream has grouped queries."""
     root = tmp_path_factory.mktemp("checkpoints")
     return {
-        "llada": write_random_checkpoint(root / "llada", "llada", seed=3, **SMALL),
-        "dream": write_random_checkpoint(root / "dream", "dream", seed=5, n_kv_heads=2, **SMALL),
+        "llada": with_filter(write_random_checkpoint(root / "llada", "llada", seed=3, **SMALL)),
+        "dream": with_filter(write_random_checkpoint(root / "dream", "dream", seed=5, n_kv_heads=2, **SMALL)),
     }
 
 
