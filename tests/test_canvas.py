@@ -55,6 +55,15 @@ def canvas_of_four() -> Canvas:
     return canvas
 
 
+def test_a_list_of_probabilities_is_refused_whether_anybody_listens_or_not() -> None:
+    for observer in (None, lambda kind, data: None):
+        canvas = Canvas(ints(1, 2), 4, 4, mask_id=99, vocab_size=100)
+        canvas.observer = observer
+        with pytest.raises(AttributeError):
+            canvas.commit(ints(2), ints(6), [1.0], "standard")  # type: ignore[arg-type]
+        assert canvas.n_masked == 4
+
+
 @pytest.mark.parametrize("pos, token", [(np.array([2.5]), ints(6)), (ints(2), np.array([6.0]))])
 def test_a_commit_is_of_whole_numbers(pos: Any, token: Any) -> None:
     canvas = Canvas(ints(1, 2), 4, 4, mask_id=99, vocab_size=100)

@@ -65,7 +65,7 @@ class Canvas:
     def causes(self) -> list[str | None]:
         """Why each response position was committed; None where it is masked."""
         causes: list[str | None] = self._causes.tolist()
-        return causes + [None] * (self.max_len - len(self.ids))
+        return causes
 
     @property
     def max_len(self) -> int:
@@ -115,17 +115,17 @@ class Canvas:
         """Write `token` at the masked positions `pos`; `p` and `cause` say how sure and why."""
         if not len(pos):
             return
-        at, tokens = pos.tolist(), token.tolist()  # a few numbers: lists are faster than arrays
+        at, tokens, sure = pos.tolist(), token.tolist(), p.tolist()  # a few numbers: faster than arrays
         if pos.dtype.kind not in _WHOLE or token.dtype.kind not in _WHOLE:
             raise RippleError("A commit's positions and tokens must be whole numbers.")
-        self._check_commit(at, tokens, p)
+        self._check_commit(at, tokens, sure)
         taken = self._ids[pos] != self.mask_id
         if taken.any():
             raise RippleError(f"A commit names position {pos[taken][0]}, which already holds a token.")
         self._ids[pos] = token
         self._causes[pos - self.prompt_len] = cause
         if self.observer is not None:
-            self.observer("commit", {"pos": at, "token": tokens, "p": p.tolist(), "cause": cause})
+            self.observer("commit", {"pos": at, "token": tokens, "p": sure, "cause": cause})
 
     def revoke(self, pos: Ints, cause: str) -> None:
         """Mask the positions `pos` again."""
@@ -143,7 +143,7 @@ class Canvas:
         if self.observer is not None:
             self.observer(kind, facts())
 
-    def _check_commit(self, at: list[int], tokens: list[int], p: Floats) -> None:
+    def _check_commit(self, at: list[int], tokens: list[int], p: list[float]) -> None:
         """Raise unless positions, tokens and probabilities go together and each token can be written."""
         if len(at) != len(tokens):
             raise RippleError(f"A commit names {len(at)} positions and {len(tokens)} tokens.")

@@ -77,6 +77,8 @@ def test_a_reservation_stays_within_the_budget_and_keeps_what_is_live(
     assert [request.result().token_ids for request in live] == alone
     engine.reserve(8, 1000)
     assert engine.runner.store.k.shape[1:4:2] == (1, 1024)
+    engine.reserve(1, 2000)  # not even one slot would fit
+    assert engine.runner.store.k.shape[1:4:2] == (1, 1024)
 
 
 @pytest.mark.parametrize("arguments", [(0, 8), (-1, 8), (2, 0), ("2", 8), (2, 8.5)])

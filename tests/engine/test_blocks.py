@@ -15,6 +15,7 @@ from ripple.decoders import DECODERS
 from ripple.engine.engine import Engine
 from ripple.engine.layout import AskLayout
 from ripple.models.random_checkpoint import write_random_checkpoint
+from ripple.trace import contradiction
 from tests.conftest import with_filter
 from tests.reference import decoders as reference
 from tests.reference.blocks import (
@@ -31,13 +32,8 @@ BLOCK = 8
 PROMPTS = [np.random.default_rng(n).integers(0, 56, n).tolist() for n in (8, 3, 9, 15)]
 """Whole blocks, less than one, one more and one less than whole blocks."""
 SMALL: dict[str, Any] = {
-    "vocab_size": 64,
-    "d_model": 32,
-    "n_layers": 2,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "d_ff": 64,
-}
+    "vocab_size": 64, "d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "d_ff": 64,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["sdar", "nemotron", "llada2"])
@@ -248,7 +244,7 @@ def test_keys_of_a_blocks_last_look_are_not_its_final_keys(aligned: Engine) -> N
 @pytest.mark.parametrize("cache", ["none", "exact"])
 def test_a_canvas_grows_until_a_block_holds_an_end_token(engine: Engine, cache: str) -> None:
     """A larger length changes nothing but what it allows."""
-    engine, mask_id = ending_with(engine), engine.model.config.mask_id
+    engine = ending_with(engine)
     for prompt in PROMPTS:
         free = engine.generate(prompt, decoder="confidence", length=40, cache=cache)
         assert len(free.token_ids) == block_end(engine, prompt, 39) and len(free.new_tokens) == 40
@@ -259,8 +255,7 @@ def test_a_canvas_grows_until_a_block_holds_an_end_token(engine: Engine, cache: 
             short = ending_with(engine, end).generate(
                 prompt, decoder="confidence", length=400, cache=cache, trace=True
             )
-            assert short.token_ids[:stop] == free.token_ids[:stop]
-            assert set(short.token_ids[stop:]) <= {mask_id} and len(short.causes) == len(short.token_ids)
+            assert short.token_ids == free.token_ids[:stop] and len(short.causes) == len(short.token_ids)
             assert (short.new_tokens, short.finish) == (free.token_ids[: first + 1], "end")
             assert short.nfe < free.nfe or stop >= 40
 
@@ -280,6 +275,17 @@ def test_a_length_need_not_be_said(engine: Engine, cache: str) -> None:
         short = ending_with(engine, end).generate(prompt, decoder="confidence", cache=cache)
         assert short.new_tokens == said.token_ids[: said.token_ids.index(end) + 1] and short.finish == "end"
         whole.cancel()
+
+
+@pytest.mark.parametrize("length", [None, 400])
+def test_a_result_is_as_long_as_its_canvas_has_grown(engine: Engine, length: int | None) -> None:
+    free = ending_with(engine).generate(PROMPTS[0], decoder="confidence", length=40)
+    ending = ending_with(engine, free.token_ids[17])
+    result = ending.generate(PROMPTS[0], decoder="confidence", length=length, trace=True)
+    assert len(result.causes) <= 24 and result.token_ids == free.token_ids[: len(result.causes)]
+    assert result.is_full and "▒" not in result._repr_html_() and contradiction(result.trace or []) is None
+    (cut := ending.submit(PROMPTS[0], length=length)).cancel()
+    assert len(cut.result().token_ids) == BLOCK and not cut.result().is_full
 
 
 def test_a_length_that_nobody_said_is_what_memory_holds(engine: Engine) -> None:

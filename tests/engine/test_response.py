@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,9 @@ def test_a_result_without_a_tokenizer_shows_ids(folders: dict[str, Path]) -> Non
     result = engine.generate([1, 2], decoder="default", length=4)
     assert all(f">{token} <" in result._repr_html_() for token in result.token_ids)
     assert engine.tokenizer is None and result.text == ""
+
+
+def test_a_result_can_be_sent_to_another_process(talker: ripple.Engine) -> None:
+    result = talker.generate("How?", decoder="rps", length=24, block=8, trace=True)
+    sent = pickle.loads(pickle.dumps(result))
+    assert sent == result and result.tokenizer is talker.tokenizer

@@ -221,6 +221,30 @@ def test_closing_drains_or_cancels(engine: ripple.Engine) -> None:
     assert engine.generate(PROMPTS[0], **HOW).is_full, "the engine is its caller's again"
 
 
+@pytest.mark.parametrize("method", ["generate", "stream"])
+def test_the_engines_thread_does_not_wait_for_itself(engine: ripple.Engine, method: str) -> None:
+    """A sink is called in it: more can be queued there, but not waited for."""
+    later: list[Ticket] = []
+
+    def chaining(events: Any) -> None:
+        if not later:
+            later.append(engine.thread.submit(engine.prepare([1], **HOW)))
+            list(getattr(engine, method)([1], **HOW))
+
+    bad = engine.thread.submit(engine.prepare([2], **HOW), chaining)
+    with pytest.raises(ripple.RippleError, match="own thread cannot wait for it"):
+        bad.result(timeout=30)
+    assert later[0].result(timeout=30).is_full
+
+
+def test_a_thread_can_be_started_once_what_was_queued_is_cancelled(engine: ripple.Engine) -> None:
+    request = engine.submit([1], **HOW)
+    with pytest.raises(ripple.RippleError, match="The engine is decoding"):
+        engine.thread.submit(engine.prepare([2], **HOW))
+    request.cancel()
+    assert engine.thread.submit(engine.prepare([2], **HOW)).result(timeout=30).is_full
+
+
 def test_a_crash_of_the_engine_is_told_to_everybody(
     engine: ripple.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,11 +317,14 @@ def test_room_is_reserved_between_two_ticks(engine: ripple.Engine) -> None:
         engine.reserve(0, 1)
 
 
-def test_what_is_run_between_two_ticks_raises_in_its_callers_thread(engine: ripple.Engine) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_what_is_run_between_two_ticks_raises_in_its_callers_thread(
+    engine: ripple.Engine, error: type[BaseException]
+) -> None:
     def broken() -> None:
-        raise ZeroDivisionError
+        raise error
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(error):
         engine.thread.run(broken)
     assert engine.generate([1], **HOW).is_full
     thread = engine.thread

@@ -68,7 +68,7 @@ class Admission:
         n_slots, kl_rows = max(self._shape[0], min(n_requests, self.max_batch)), self._runner.kl_rows([])
         while n_slots and self._bytes((n_slots, length), kl_rows) > self.budget:
             n_slots -= 1
-        if n_slots >= self._tightest()[0]:  # what is live keeps its slots
+        if n_slots >= max(1, self._tightest()[0]):  # what is live keeps its slots
             self._resize((n_slots, length))
 
     def admit(self, waiting: deque[Request], n_live: int) -> list[Request]:

@@ -213,7 +213,7 @@ class Engine:
         coming = next(feed, None)
         try:
             while True:
-                room = min(self.max_batch, self.queue_limit)
+                room = max(1, min(self.max_batch, self.queue_limit))
                 while coming is not None and (coming.is_queued or len(self._waiting) < room):
                     if not coming.is_queued:
                         self.enqueue(coming)
@@ -358,10 +358,9 @@ class Engine:
         """The thread that runs this engine, started when it is first asked for."""
         with self._thread_start:
             if self._thread is None or not (self._thread.is_alive or self._thread.error):
+                self._retire()
                 if self._live or self._waiting:
-                    raise RippleError(
-                        "The engine is decoding; its thread can be started when nothing is queued."
-                    )
+                    raise RippleError("The engine is decoding; start its thread when nothing is queued.")
                 self._thread = EngineThread(self)
             return self._thread
 

@@ -71,5 +71,5 @@ def end(request: Request, result: Result, tokens: Iterable[int]) -> dict[str, An
     return {
         "finish": result.finish, "nfe_normal": result.nfe_normal, "nfe_lookahead": result.nfe_lookahead,
         "canvases": result.canvases, "seconds": round(result.seconds, 6), "text": result.text,
-        "token": result.token_ids, "pieces": pieces,
+        "token": request.canvas.whole_response.tolist(), "pieces": pieces,
     }  # fmt: skip

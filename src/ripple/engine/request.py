@@ -334,7 +334,7 @@ class Request:
             raise RippleError(f"Request {self.number} is still running.")
         return Result(
             text=self.reader.text(self.new_tokens),
-            token_ids=self.canvas.whole_response.tolist(),
+            token_ids=self.canvas.response.tolist(),
             new_tokens=self.new_tokens,
             nfe_normal=self.nfe_normal,
             nfe_lookahead=self.nfe_lookahead,
@@ -343,7 +343,7 @@ class Request:
             seconds=self.seconds,
             engine_seconds=self.engine_seconds,
             finish=self.finish,
-            is_full=self.config.mask_id not in self.canvas.whole_response,
+            is_full=not self.canvas.n_masked,
             prompt_tokens=self.canvas.prompt_len,
             causes=self.canvas.causes,
             trace=self._events,

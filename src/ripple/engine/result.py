@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ripple.tokenizer import Tokenizer
 from ripple.trace import Event
@@ -22,11 +23,11 @@ class Result:
     - `cancelled`: somebody cancelled the request; `incomplete`: the decoder left masks behind.
 
     By default the whole canvas is decoded whatever the text, and the counts are those of the whole canvas;
-    `is_full` says whether they are.
+    `is_full` says whether they are. A canvas that grows is whole when it grows no further.
     """
 
     text: str  # new_tokens as text, special tokens left out; empty without a tokenizer
-    token_ids: list[int]  # the whole response canvas; mask ids where it stopped early
+    token_ids: list[int]  # the response canvas as far as it has grown; mask ids where it stopped early
     new_tokens: list[int]  # up to and including the first end token
     nfe_normal: int
     nfe_lookahead: int
@@ -45,6 +46,9 @@ class Result:
     def nfe(self) -> int:
         """All forwards the request waited for."""
         return self.nfe_normal + self.nfe_lookahead
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"tokenizer": None}  # it stays in its process, whose locks cannot be pickled
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."

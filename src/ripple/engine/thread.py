@@ -76,6 +76,8 @@ class Ticket:
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the request's end."""
+        if not self.is_done:
+            self._thread.check_may_wait()
         try:
             self._done.result(timeout)
         except TimeoutError:
@@ -183,6 +185,7 @@ class EngineThread:
 
     def put(self, request: Request, sink: Sink | None = None) -> Ticket:
         """Queue a prepared request, waiting for room in the queue."""
+        self.check_may_wait()
         while True:
             try:
                 return self.submit(request, sink)
@@ -207,6 +210,11 @@ class EngineThread:
         finally:
             for ticket in mine:
                 ticket.cancel()  # nothing, if it is done
+
+    def check_may_wait(self) -> None:
+        """Raise in the engine's thread, which would wait for itself."""
+        if self.is_current:
+            raise RippleError("The engine's own thread cannot wait for it; use engine.thread.submit there.")
 
     def _check_open(self) -> None:
         if self._is_closing:
@@ -288,7 +296,7 @@ class EngineThread:
         for call, done in calls:
             try:
                 done.set_result(call())
-            except Exception as error:
+            except BaseException as error:  # a SystemExit, too, is its caller's
                 done.set_exception(error)
         if self._is_closing and not self._drains:
             cancelled = list(self._tickets.values())
