@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -201,3 +202,15 @@ def test_a_stream_that_fails_is_logged_as_what_it_would_have_been() -> None:
 
 def post(http: httpx.Client, content: Any) -> httpx.Response:
     return http.post("/v1/completions", content=content, headers={"Content-Type": "application/json"})
+
+
+def test_what_is_not_here_is_counted_among_the_refused(server: Server) -> None:
+    def refused(http: httpx.Client, status: int) -> float:
+        found = re.search(rf'^ripple_refused_total{{.*"{status}"}} (\S+)$', http.get("/metrics").text, re.M)
+        return float(found[1]) if found else 0
+
+    with server.http() as http:
+        before = refused(http, 404), refused(http, 405)
+        assert http.post("/v1/embeddings").status_code == 404
+        assert http.get("/v1/completions").status_code == 405
+        assert (refused(http, 404), refused(http, 405)) == (before[0] + 1, before[1] + 1)

@@ -231,6 +231,16 @@ def test_streamed_logprobs_are_the_whole_answers(client: openai.OpenAI) -> None:
     assert text == whole.message.content == "".join(row.token for row in rows)
 
 
+def test_streamed_logprobs_end_with_the_answer(client: openai.OpenAI) -> None:
+    how: Any = {"model": "tiny-llada", "prompt": "Question: 2 + 3\nAnswer:\n", "logprobs": 1}
+    whole = client.completions.create(**how)
+    assert whole.choices[0].finish_reason == "stop" and whole.choices[0].logprobs is not None
+    told = [c.logprobs for chunk in client.completions.create(**how, stream=True) for c in chunk.choices]
+    tokens = [token for one in told if one is not None for token in one.tokens or ()]
+    assert tokens == whole.choices[0].logprobs.tokens, "what fills the canvas after the end is no answer"
+    assert whole.usage is not None and len(tokens) == whole.usage.completion_tokens
+
+
 def test_fields_that_stock_clients_send_are_accepted_where_they_change_nothing(client: openai.OpenAI) -> None:
     plain = client.chat.completions.create(model="tiny-llada", messages=CHAT)
     told = client.chat.completions.create(

@@ -118,7 +118,7 @@ def _add_failures(app: FastAPI, service: Service) -> None:
     async def http_error(http: Request, error: HTTPException) -> Response:
         sentence = {404: f"There is no {http.url.path[:200]} here.", 405: "The method is not allowed here."}
         told = sentence.get(error.status_code, f"{str(error.detail).rstrip('.')}.")
-        return Refusal(error.status_code, told, headers=error.headers).response()
+        return service.refuse(Refusal(error.status_code, told, headers=error.headers)).response()
 
     async def known(http: Request, error: Exception) -> Response:
         return service.refuse(error).response()

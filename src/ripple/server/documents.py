@@ -253,17 +253,17 @@ def _decoding(body: str, answer: type[BaseModel], chunk: str) -> dict[str, Any]:
         "description": "a chunk as JSON; the last event is `[DONE]`, and a failure may come before it",
     }  # fmt: skip
     events = {"schema": {"type": "object", "required": ["data"], "properties": {"data": event}}}
-    found = _found(answer, "the answer, or with stream: true a stream of chunks")
+    success = _success(answer, "the answer, or with stream: true a stream of chunks")
     failures = _failures(400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
     return {
-        "responses": {200: found | {"content": {"text/event-stream": events}}, **failures},
+        "responses": {200: success | {"content": {"text/event-stream": events}}, **failures},
         "openapi_extra": {
             "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
         },
     }  # fmt: skip
 
 
-def _found(answer: type[BaseModel], about: str) -> dict[str, Any]:
+def _success(answer: type[BaseModel], about: str) -> dict[str, Any]:
     return {"model": answer, "description": about}
 
 
@@ -274,11 +274,11 @@ def _ref(name: str) -> dict[str, str]:
 REF = "#/components/schemas/{model}"
 COMPLETIONS = _decoding("CompletionRequest", Completion, "CompletionChunk")
 CHATS = _decoding("ChatRequest", ChatCompletion, "ChatCompletionChunk")
-MODELS: Responses = {200: _found(ModelList, "the model"), **_failures(401)}
-MODEL: Responses = {200: _found(ModelCard, "the model"), **_failures(401, 404)}
-HEALTH: Responses = {200: _found(Health, "requests are taken and decoded"), **_failures(503)}
+MODELS: Responses = {200: _success(ModelList, "the model"), **_failures(401)}
+MODEL: Responses = {200: _success(ModelCard, "the model"), **_failures(401, 404)}
+HEALTH: Responses = {200: _success(Health, "requests are taken and decoded"), **_failures(503)}
 METRICS: Responses = {200: {"description": "Prometheus's text format"}, **_failures(401)}
-VERSION: Responses = {200: _found(Version, "the version"), **_failures(401)}
+VERSION: Responses = {200: _success(Version, "the version"), **_failures(401)}
 
 
 def complete(app: FastAPI, has_key: bool) -> None:

@@ -41,9 +41,14 @@ class CommitLog:
                     del self._held[pos]
 
     def take(self, n_chars: int) -> list[Scored]:
-        """Return the next tokens, as far as their text is among the first `n_chars` of the response."""
+        """Return the next tokens, as far as their text is among the first `n_chars` of the response.
+
+        What follows is not looked at: it may be revoked, or stand after the end.
+        """
         taken: list[Scored] = []
-        while (scored := self._peek()) is not None and self.n_chars + len(scored.text) <= n_chars:
+        while self.n_chars < n_chars and (scored := self._peek()) is not None:
+            if self.n_chars + len(scored.text) > n_chars:
+                break
             self._pass(scored)
             taken.append(scored)
         return taken

@@ -21,12 +21,12 @@ def option_schema() -> Schema:
     """Return the schema of what a request may say of its decoding; numbers and flags may be text."""
     decoders = DECODERS | decoder_plugins().classes
     caches = CACHES | cache_plugins().classes
-    found: dict[str, list[tuple[str, Field]]] = {}
+    owners: dict[str, list[tuple[str, Field]]] = {}
     for owner, cls in {"": Options, **decoders, **caches}.items():
         for field in fields_of(cls).values():
             if field.kind is not Path:  # a request names no files
-                found.setdefault(field.name, []).append((owner, field))
-    properties = {name: _property(owned) for name, owned in found.items()}
+                owners.setdefault(field.name, []).append((owner, field))
+    properties = {name: _property(owned) for name, owned in owners.items()}
     properties["decoder"]["description"] += f"; names: {', '.join(decoders)}"
     properties["cache"]["description"] += f"; names: {', '.join(caches)}"
     properties["stream"] = {"enum": [*STREAMS], "description": "what a stream carries: text, or frames, too"}

@@ -91,6 +91,9 @@ def _options(options: Options) -> Iterator[dict[str, Any]]:
         if name == "cache":
             names = [*CACHES, *cache_plugins().classes]
             facts |= {"type": "str", "default": options.policy.describe(), "allowed": " | ".join(names)}
+        if name == "seed":  # where it matters most, a request without one gets another every time
+            about = f"{facts['about']}; none is {options.seed}, or with a temperature a random one"
+            facts |= {"default": None, "about": about}
         yield facts
 
 
