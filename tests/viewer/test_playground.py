@@ -150,6 +150,23 @@ def test_decoders_race_and_the_race_is_shared_as_a_file(play: Open, open_page: O
         assert events[0].data["decoder"] == name and events[-1].kind == "end"
 
 
+def test_a_lane_that_was_refused_says_so_and_offers_nothing_to_look_at(play: Open) -> None:
+    page = play()
+    page.get_by_role("button", name="Add a decoder to race").click()
+    page.get_by_text("Settings").last.click()
+    page.get_by_label("tau", exact=True).last.fill("7")
+    page.get_by_label("length").fill("8")
+    _run(page)
+    done, refused = page.locator(".lane").all()
+    assert "tau must lie in (0, 1]" in page.get_by_role("alert").text_content()
+    assert refused.locator(".lane-facts").text_content() == "did not begin"
+    assert refused.locator(":is(button, summary, .canvas):visible").count() == 0
+    assert done.get_by_role("button", name="Open glide").is_visible()
+    page.get_by_role("tab").last.click()
+    assert page.get_by_text("This run has not begun.").is_visible()
+    assert page.locator(".viewer :is(button, summary, .panel):visible").count() == 0
+
+
 def test_a_chat_goes_on_by_itself(play: Open) -> None:
     page = play()
     page.check("[value=chat]")

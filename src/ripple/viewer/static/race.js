@@ -9,8 +9,9 @@ const SECONDS = 6; // that the slowest run takes in a replay
 
 /** Lanes of recordings, and a clock to move; `onopen(recording, k)` shows one of them alone, after its forward k. */
 export class Race {
-  constructor(recordings, {onopen = () => {}} = {}) {
+  constructor(recordings, {isLive = false, onopen = () => {}} = {}) {
     this.onopen = onopen;
+    this.isLive = isLive; // runs that have not begun may still begin
     this.recordings = recordings;
     this.prompt = new Prompt();
     this.colours = new Colours(() => this.render());
@@ -37,10 +38,11 @@ export class Race {
     const canvas = new CanvasView({story: this.pointed.id, ontell: () => this.#tell(), onleave: () => this.focus(),
       onpin: () => this.lanes.forEach((lane) => lane.canvas !== canvas && lane.canvas.unpin()), onpick: (nfe) => this.onopen(recording, nfe)});
     const told = el("p", {class: "lane-facts"}), own = el("p", {class: "lane-own"}), prompt = new Prompt();
+    prompt.node.hidden = true;
     const bar = el("progress", {max: 1, value: 0, "aria-label": `Progress of ${name}`});
     const open = el("button", {type: "button", class: "link", "aria-label": `Open ${name}`, onclick: () => this.onopen(recording, lane.k)}, "Open");
     const node = el("article", {class: "panel lane", "aria-label": name}, el("header", {}, el("h2", {}, name), open, told, own), prompt.node, bar, canvas.node);
-    const lane = {recording, name, canvas, told, own, prompt, bar, node, k: 0};
+    const lane = {recording, name, canvas, open, told, own, prompt, bar, node, k: 0};
     return lane;
   }
 
@@ -52,6 +54,12 @@ export class Race {
       this.pending = undefined;
       this.render();
     });
+  }
+
+  /** All runs are over: show how they ended. */
+  finish() {
+    this.isLive = false;
+    this.seek(this.longest);
   }
 
   /** Give the keyboard to the clock. */
@@ -83,8 +91,9 @@ export class Race {
     const t = this.t ?? this.longest, {mode, guesses} = this.colours, shown = [];
     const best = this.recordings.every(({end}) => end) ? Math.min(...this.recordings.map(({n}) => n)) : null;
     for (const lane of this.lanes) {
-      const {recording, canvas, bar, node} = lane, {frames} = recording;
+      const {recording, canvas, open, bar, node} = lane, {frames} = recording;
       node.classList.toggle("is-waiting", !recording.last);
+      open.hidden = canvas.node.hidden = !recording.last;
       if (!recording.last) continue;
       lane.k = Math.max(0, frames.findLastIndex((frame) => frame.t <= t));
       const frame = frames[lane.k], isDone = Boolean(recording.end) && lane.k === recording.n;
@@ -104,7 +113,7 @@ export class Race {
 
   /** A lane in numbers. */
   #told({recording, node, k}) {
-    if (!recording.last) return "waiting";
+    if (!recording.last) return this.isLive ? "waiting" : "did not begin";
     const frame = recording.frames[k], first = this.lanes[0], tokens = recording.nTokens(frame.cells);
     const isOther = node.classList.contains("is-done") && recording !== first.recording;
     return [counted(frame.nfe, "forward"), counted(frame.total, "canvas"), `${frame.nfe ? fixed(tokens / frame.nfe) : "0"} tokens per forward`,

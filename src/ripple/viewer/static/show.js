@@ -7,7 +7,7 @@ import {Viewer} from "./viewer.js";
 
 /** Show recordings in `host`; returns what takes the page's keys. */
 export function show(host, recordings, {isLive = false} = {}) {
-  if (recordings.length > 1) return new Tabs(host, recordings);
+  if (recordings.length > 1) return new Tabs(host, recordings, isLive);
   const viewer = new Viewer(recordings[0], {isLive});
   host.replaceChildren(viewer.node);
   viewer.seek(recordings[0].n);
@@ -18,11 +18,11 @@ export function show(host, recordings, {isLive = false} = {}) {
 
 /** A race, and each of its runs alone. */
 class Tabs {
-  constructor(host, recordings) {
+  constructor(host, recordings, isLive) {
     this.at = 0;
-    this.race = new Race(recordings, {onopen: (recording, k) => this.#open(1 + recordings.indexOf(recording), k)});
+    this.race = new Race(recordings, {isLive, onopen: (recording, k) => this.#open(1 + recordings.indexOf(recording), k)});
     this.views = [this.race, ...recordings.map((recording) => new Viewer(recording))];
-    this.finish();
+    this.#toEnds();
     this.tabs = ["Race", ...names(recordings)].map((name, i) => el("button",
       {type: "button", role: "tab", id: `tab-${i}`, "aria-controls": "tab-panel", onclick: () => this.pick(i)}, name));
     this.list = el("div", {class: "tabs", role: "tablist", "aria-label": "Runs"}, this.tabs);
@@ -79,8 +79,12 @@ class Tabs {
 
   /** All runs are over: show how they ended. */
   finish() {
+    this.#toEnds();
+    this.race.finish();
+    this.views[this.at].render();
+  }
+
+  #toEnds() {
     for (const view of this.views.slice(1)) view.at = view.recording.n;
-    this.race.seek(this.race.longest);
-    this.views[this.at]?.render();
   }
 }

@@ -30,14 +30,14 @@ export class Viewer {
     this.text = el("pre", {class: "text", tabindex: 0, "aria-label": "Text at this moment"});
     this.counters = el("dl", {class: "counters"});
     this.board = el("div", {class: "panel board"}, this.colours.toolbar, this.canvas.node, this.pointed);
-    this.node = el("section", {class: "viewer", "aria-label": "Viewer"}, this.prompt.node,
-      el("div", {class: "stage"},
-        el("div", {class: "column"},
-          this.board, this.colours.legend,
-          el("div", {class: "panel transport"}, this.timeline.node, this.#buttons(), this.#pace()),
-          el("details", {class: "panel moment", open: isWide()}, el("summary", {}, "Text at this moment"), this.text)),
-        el("div", {class: "column aside"}, this.counters, this.choice.node)),
-      this.status);
+    this.stage = el("div", {class: "stage"},
+      el("div", {class: "column"},
+        this.board, this.colours.legend,
+        el("div", {class: "panel transport"}, this.timeline.node, this.#buttons(), this.#pace()),
+        el("details", {class: "panel moment", open: isWide()}, el("summary", {}, "Text at this moment"), this.text)),
+      el("div", {class: "column aside"}, this.counters, this.choice.node));
+    this.empty = el("p", {class: "quiet"}, "This run has not begun.");
+    this.node = el("section", {class: "viewer", "aria-label": "Viewer"}, this.prompt.node, this.stage, this.empty, this.status);
     this.render();
   }
 
@@ -160,8 +160,10 @@ export class Viewer {
 
   /** Draw everything anew: the recording or a setting has changed. */
   render() {
-    const {recording} = this;
-    if (!recording.last) return;
+    const {recording} = this, isEmpty = !recording.last; // a lane of a race that waits, or that was refused
+    this.prompt.node.hidden = this.stage.hidden = isEmpty;
+    this.empty.hidden = !isEmpty;
+    if (isEmpty) return;
     this.prompt.show(recording);
     this.next.disabled = !recording.frames.some((frame) => frame.choice);
     this.dots.hidden = !recording.last.lookaheads;
