@@ -36,7 +36,7 @@ END = "∎"  # stands for an end token and the like
 _SPECIAL = re.compile(r"<\|\w+\|>")  # end tokens and the like, which fill the rest of a canvas
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\x1b": "␛"}
 
-Pieces = Callable[[int], str]
+PieceOf = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Frame:
 class Playback:
     """Follows the events of one request; `frame` is the state they have led to."""
 
-    def __init__(self, start: Event, piece: Pieces) -> None:
+    def __init__(self, start: Event, piece: PieceOf) -> None:
         self.n_prompt = len(start.data["prompt"])
         self._piece = piece
         self._now = Frame(0, "normal", 0, start.t, (0, 0), None, (Cell(),) * start.data["length"], None)

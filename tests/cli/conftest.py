@@ -14,8 +14,6 @@ import pytest
 from ripple.cli import main
 from ripple.models.random_checkpoint import write_random_checkpoint
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that are started here
-
 
 class Done(NamedTuple):
     code: int

@@ -54,6 +54,7 @@ def test_version(cli: Cli) -> None:
 def test_unknown_subcommand_names_the_nearest(cli: Cli) -> None:
     done = cli("generat")
     assert done.code == 2 and "Unknown subcommand 'generat'. Did you mean 'generate'?" in done.err
+    assert "--version" not in done.err  # which is no subcommand
     assert done.err.startswith("ripple: ") and done.err.count("\n") == 1
 
 

@@ -97,6 +97,16 @@ def test_narrow_encodings_replace_what_they_cannot_write(
         done.stdout.decode(encoding)
 
 
+def test_ascii_tells_right_from_wrong_and_names_the_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["decoders", "confidence"]) == 0
+    print("✓ ✗ · é")
+    sys.stdout.flush()
+    out = raw.getvalue().decode("ascii")
+    assert "t: commit at P_max >= t" in out and out.endswith("v x - ?\n")
+
+
 def test_a_response_in_ascii(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["generate", "é", "--model", str(checkpoint), "--length", "32", "--device", "cpu"]
     for more in ([], ["--json"]):

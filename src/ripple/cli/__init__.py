@@ -8,6 +8,7 @@ instead of the last two.
 from __future__ import annotations
 
 import argparse
+import codecs
 import difflib
 import importlib
 import io
@@ -48,6 +49,7 @@ GROUPS = {
     "Reference": ("decoders", "caches", "models", "tasks", "completion"),
 }
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
+LOOKALIKES = dict(zip("✓✗×·–…▒░■τλγδεσ", "vxx--~#.*tlgdes", strict=True))  # of one cell each
 NOTES = """\
 ripple <subcommand> --help   all options of a subcommand
 ripple --version
@@ -94,9 +96,17 @@ def _take_debug(words: list[str]) -> bool:
 
 
 def _replace_unwritable() -> None:
-    """Write a question mark for what the encoding of the output cannot spell, instead of failing."""
+    """Write a lookalike or a question mark for what the encoding of the output cannot spell."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+        codecs.register_error("ripple.lookalike", _lookalike)
+        sys.stdout.reconfigure(errors="ripple.lookalike")
+
+
+def _lookalike(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters that could not be encoded, and where encoding goes on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(LOOKALIKES.get(c, "?") for c in error.object[error.start : error.end]), error.end
 
 
 def _tell(error: Exception, command: str, debug: bool) -> int:
@@ -146,7 +156,9 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
-        raise unknown("option" if name.startswith("-") else "subcommand", name, [*COMMANDS, "--version"])
+        if name.startswith("-"):
+            raise unknown("option", name, [*COMMANDS, "--help", "--version"])
+        raise unknown("subcommand", name, COMMANDS)
     module = importlib.import_module(COMMANDS[name])
     if hasattr(module, "run_words"):
         return int(module.run_words(rest))

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ripple.trace import Event
-from ripple.view import Frame, Pieces, Playback, draw_cells, draw_frame, draw_legend
+from ripple.view import Frame, PieceOf, Playback, draw_cells, draw_frame, draw_legend
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -24,7 +24,7 @@ Lane = tuple[str, list[Frame]]  # the name of a decoder and what it did
 class LiveCanvas:
     """A canvas in the terminal that is told of events and redraws a few times a second."""
 
-    def __init__(self, out: Console, piece: Pieces) -> None:
+    def __init__(self, out: Console, piece: PieceOf) -> None:
         from rich.live import Live
 
         self._piece = piece
