@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -229,15 +230,14 @@ def _place(line: Line) -> tuple[int, str]:
 
 
 def _average(rows: Sequence[Line]) -> Line:
-    mean = {
-        name: sum(row[name] for row in rows) / len(rows) for name in ("accuracy", "nfe", "canvases", "tps")
-    }
+    names = ("accuracy", "nfe", "canvases", "tps")
+    mean = {name: statistics.fmean(row[name] for row in rows) for name in names}  # in whatever order
     variance = sum(row["accuracy"] * (1 - row["accuracy"]) / row["n"] for row in rows) / len(rows) ** 2
     half = Z_95 * math.sqrt(variance)  # tasks are drawn apart, so their variances add
     interval = (max(0.0, mean["accuracy"] - half), min(1.0, mean["accuracy"] + half))
-    names = {row["setting"] for row in rows}
+    settings = {row["setting"] for row in rows}
     name = rows[0]["decoder"]
-    setting = names.pop() if len(names) == 1 else f"{name}, best of sweep"
+    setting = settings.pop() if len(settings) == 1 else f"{name}, best of sweep"
     return {"decoder": name, "setting": setting, "n_tasks": len(rows), "interval": interval, **mean}
 
 
