@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # the suite runs GPU kernels on the CPU; must be set before Triton loads
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers share two cores with the processes that tests start
 
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 import ripple
 from ripple.models.random_checkpoint import write_random_checkpoint
@@ -31,13 +30,6 @@ def with_filter(folder: Path) -> Path:
 def pytest_configure() -> None:
     """Have processes that tests start hear Ctrl-C, which a shell has its background jobs ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two test workers share two cores; more threads than that only spin."""
-    torch.set_num_threads(1)
-    yield
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,7 @@ class Soak(Measurement):
     slow: float = param(0.0, "share of clients that read slowly", within="[0, 1]")
     clients: int = param(32, "clients at a time", within="[1, inf)")
     length: int = param(8, "response positions of a request", within="[1, inf)")
+    prompt: int | None = param(None, "characters of a prompt; none: whole problems", within="[1, inf)")
     seed: int = param(0, "seed of who does what")
 
     def run(self) -> dict[str, Any]:
@@ -108,7 +109,8 @@ class Soak(Measurement):
     def _cases(self) -> Iterator[Case]:
         """Yield the requests and what the engine answers to each of them alone."""
         engine = load(self.model, device=self.device)
-        for number, prompt in enumerate(prompts_of(N_PROMPTS)):
+        for number, whole in enumerate(prompts_of(N_PROMPTS)):
+            prompt = whole[: self.prompt]
             for how in HOW:
                 length = self.length + number % 3
                 options = Options.of({"length": length, "stop_at_end": True} | how)
@@ -145,8 +147,8 @@ class SoakRun:
                 progress.update(note=f"{rss_mb[-1]} MB")
         return {
             "bench": soak.name, "model": soak.model, "requests": soak.requests, "clients": soak.clients,
-            "length": soak.length, "vanish": soak.vanish, "bad": soak.bad, "slow": soak.slow,
-            "seed": soak.seed, "seconds": round(time.perf_counter() - start, 1),
+            "length": soak.length, "prompt": soak.prompt, "vanish": soak.vanish, "bad": soak.bad,
+            "slow": soak.slow, "seed": soak.seed, "seconds": round(time.perf_counter() - start, 1),
             **{name: counts[name] for name in OUTCOMES}, "retried": counts["retried"],
             "examples": self._examples[:3],
             "decoded": int(server.metric("ripple_requests_total") - n_before), "rss_mb": rss_mb,
