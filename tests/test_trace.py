@@ -277,7 +277,7 @@ def test_the_document_describes_every_event_and_field() -> None:
 def test_the_example_of_the_document_is_what_its_command_writes(generated: list[Event]) -> None:
     text = DOCUMENT.read_text()
     shown = [json.loads(line) for line in text.split("```json\n")[1].split("```")[0].splitlines()]
-    assert '`ripple generate "Question: 2 + 3" --length 4 --k-max 3 --trace out.jsonl`' in text
+    assert '`ripple generate "Question: 2 + 3" --decoder rps --length 4 --k-max 3 --trace out.jsonl`' in text
     assert len(generated) == len(shown)
     for event, line in zip(generated, shown, strict=True):
         assert event.kind == line.pop("event") and line.pop("t") >= 0
