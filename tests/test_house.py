@@ -192,8 +192,19 @@ def test_a_type_name_has_one_meaning() -> None:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name_of(path))
+            elif (alias := alias_of(node)) is not None and alias[1] not in places[alias[0]]:
+                places[alias[0]].append(alias[1])  # the same type may be abbreviated in several files
     twice = {name: where for name, where in places.items() if len(where) > 1}
     assert not twice, twice
+
+
+def alias_of(node: ast.stmt) -> tuple[str, str] | None:
+    """Return the name of a type that a file's statement gives, and what it stands for."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return None
+    name = node.targets[0].id
+    is_type = name[0].isupper() and not name.isupper() and "_" not in name
+    return (name, ast.unparse(node.value)) if is_type else None
 
 
 def test_the_package_imports_without_torch_or_any_extra() -> None:

@@ -23,7 +23,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may leave this machine
 
 import ripple
 from ripple.analysis.tables import decoder_tables, mean_table, sweep_table
-from ripple.batch.rows import Rows, options_of, prompt_of
+from ripple.batch.rows import InputRows, options_of, prompt_of
 from ripple.cli import BAD_INPUT, COMMANDS, main, parser_of
 from ripple.cli.bench import _build as build_measurement
 from ripple.cli.options import gather, load_arguments, read_config_file
@@ -289,7 +289,7 @@ class PromptRows(Lines):
 
     def use(self, path: Path) -> None:
         errors = []
-        for row in Rows.open(path):
+        for row in InputRows.open(path):
             try:  # a row's own fault is told in its line of the results
                 options_of(row, {"decoder": "default"})
                 prompt_of(row, chat=False)

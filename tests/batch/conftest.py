@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import ripple
-from ripple.batch.job import Decode, Job, Tally, run
-from ripple.batch.rows import Rows
+from ripple.batch.job import DecodeRows, Job, Tally, run
+from ripple.batch.rows import InputRows
 from ripple.models.random_checkpoint import write_random_checkpoint
 from ripple.pool.decode import decode
 
@@ -51,13 +51,15 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def job(tmp_path: Path, engine: ripple.Engine) -> Run:
     """Run a job on some rows with the session's engine, or with another way to decode."""
 
-    def go(rows: Sequence[dict[str, Any]], way: Decode | None = None, out: str = "out", **how: Any) -> Tally:
+    def go(
+        rows: Sequence[dict[str, Any]], way: DecodeRows | None = None, out: str = "out", **how: Any
+    ) -> Tally:
         @contextmanager
-        def engines() -> Iterator[Decode]:
+        def engines() -> Iterator[DecodeRows]:
             yield way or partial(decode, engine)
 
         file = write(tmp_path / "prompts.jsonl", rows)
         table = HOW | how.pop("table", {})
-        return run(Job(Rows.open(file), tmp_path / out, table, {"model": "small"}, **how), engines)
+        return run(Job(InputRows.open(file), tmp_path / out, table, {"model": "small"}, **how), engines)
 
     return go

@@ -13,7 +13,7 @@ import pytest
 import ripple
 from ripple.engine.work import Work
 from ripple.errors import RippleError
-from ripple.pool.decode import NumberedPrompt, Outcome, decode
+from ripple.pool.decode import NumberedPrompt, RowOutcome, decode
 from tests.batch.conftest import HOW, Run, lines, prompts
 
 
@@ -50,7 +50,7 @@ def test_a_bad_row_is_a_row_with_an_error(job: Run) -> None:
 
 
 def stopping(engine: ripple.Engine, after: int) -> Any:
-    def some(these: Iterable[NumberedPrompt]) -> Iterator[tuple[int, Outcome]]:
+    def some(these: Iterable[NumberedPrompt]) -> Iterator[tuple[int, RowOutcome]]:
         yield from itertools.islice(decode(engine, these), after)
         raise RuntimeError("the power is gone")
 
@@ -65,7 +65,7 @@ def test_a_job_that_stops_is_resumed_to_the_same_bytes(job: Run, engine: ripple.
             job(rows, stopping(engine, after))
     seen = []
 
-    def watched(these: Iterable[NumberedPrompt]) -> Iterator[tuple[int, Outcome]]:
+    def watched(these: Iterable[NumberedPrompt]) -> Iterator[tuple[int, RowOutcome]]:
         for number, outcome in decode(engine, these):
             seen.append(number)
             yield number, outcome
@@ -76,7 +76,7 @@ def test_a_job_that_stops_is_resumed_to_the_same_bytes(job: Run, engine: ripple.
         assert (tally.results.parent / name).read_bytes() == (calm.results.parent / name).read_bytes()
 
 
-def no_decoding(these: Iterable[NumberedPrompt]) -> Iterator[tuple[int, Outcome]]:
+def no_decoding(these: Iterable[NumberedPrompt]) -> Iterator[tuple[int, RowOutcome]]:
     raise AssertionError("a finished job decodes")
 
 

@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ripple.batch.rows import Rows, options_of, prompt_of
+from ripple.batch.rows import InputRows, options_of, prompt_of
 from ripple.errors import RippleError
 from tests.batch.conftest import prompts, write
 
@@ -22,7 +22,7 @@ def test_json_lines_and_parquet_hold_the_same_rows(tmp_path: Path) -> None:
     text, table = write(tmp_path / "p.jsonl", rows), tmp_path / "p.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
     for path in (text, table):
-        file = Rows.open(path)
+        file = InputRows.open(path)
         assert file.ids == [1, 2]
         assert [prompt_of(row, chat=False) for row in file] == ["a", rows[1]["messages"]]
         assert [options_of(row, {"length": 4}).length for row in file] == [8, 4]
@@ -48,7 +48,7 @@ def test_what_is_wrong_with_a_file_or_an_id_is_refused(tmp_path: Path, text: str
     path = tmp_path / "p.jsonl"
     path.write_text(text)
     with pytest.raises(RippleError, match=r"p\.jsonl") as said:
-        Rows.open(path)
+        InputRows.open(path)
     assert sentence in str(said.value)
 
 
@@ -60,7 +60,7 @@ def test_any_byte_of_a_parquet_file_may_be_damaged(tmp_path: Path) -> None:
     for at in range(4, len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
         try:
-            Rows.open(path)
+            InputRows.open(path)
         except RippleError:
             n_refused += 1
     assert n_refused > len(whole) / 20
@@ -70,11 +70,11 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there_are_one_sentence(tm
     path = tmp_path / "p.jsonl"
     path.write_bytes(b'{"id": 1}\n{"id": "\xff"}\n')
     with pytest.raises(RippleError, match=r"line 2: not UTF-8 text."):
-        Rows.open(path)
+        InputRows.open(path)
     with pytest.raises(RippleError, match=r"Cannot read the prompts .*: No such file"):
-        Rows.open(tmp_path / "none")
+        InputRows.open(tmp_path / "none")
     with pytest.raises(RippleError, match=r"Cannot read the prompts .*: Is a directory"):
-        Rows.open(tmp_path)
+        InputRows.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_chat_wraps_text_alone() -> None:
 
 
 def test_ids_stay_in_order(tmp_path: Path) -> None:
-    assert Rows.open(write(tmp_path / "p.jsonl", prompts(12))).ids == [f"r{i}" for i in range(12)]
+    assert InputRows.open(write(tmp_path / "p.jsonl", prompts(12))).ids == [f"r{i}" for i in range(12)]

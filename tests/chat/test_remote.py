@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 import ripple
-from ripple.chat.conversation import Conversation
+from ripple.chat.conversation import Chat
 from ripple.chat.local import LocalModel
 from ripple.chat.remote import RemoteModel
 from ripple.errors import RippleError
@@ -38,7 +38,7 @@ def model(server: Server) -> RemoteModel:
 
 def test_a_server_answers_as_the_model_does_here(model: RemoteModel) -> None:
     here = LocalModel(ripple.load("tiny-llada"), "tiny-llada")
-    talks = [Conversation(one, OPTIONS, system="Be brief.") for one in (model, here)]
+    talks = [Chat(one, OPTIONS, system="Be brief.") for one in (model, here)]
     assert model.name == "tiny-llada"
     for question in (QUESTION, "And with 3 jars?"):
         far, near = (talk.ask(question, lambda event: None) for talk in talks)
@@ -52,7 +52,7 @@ def test_a_server_answers_as_the_model_does_here(model: RemoteModel) -> None:
 def test_whoever_watches_is_told_of_every_forward(model: RemoteModel, where: str) -> None:
     answerer = model if where == "remote" else LocalModel(ripple.load("tiny-llada"), "tiny-llada")
     told: list[Event] = []
-    turn = Conversation(answerer, OPTIONS).ask(QUESTION, told.append, watch=True)
+    turn = Chat(answerer, OPTIONS).ask(QUESTION, told.append, watch=True)
     forwards = [event for event in told if event.kind == "forward"]
     assert len(forwards) == turn.nfe_normal + turn.nfe_lookahead and told[0].kind == "start"
     assert "".join(event.data["text"] for event in told if event.kind == "text") == turn.text
@@ -65,7 +65,7 @@ def test_whoever_watches_is_told_of_every_forward(model: RemoteModel, where: str
 def test_what_a_server_refuses_is_told_in_its_words(server: Server, model: RemoteModel) -> None:
     with pytest.raises(RippleError, match="API key is needed"):
         RemoteModel(server.url, "another")
-    talk = Conversation(model, {"length": "100000000"})
+    talk = Chat(model, {"length": "100000000"})
     with pytest.raises(RippleError, match="length"):
         talk.ask(QUESTION, lambda event: None)
     assert talk.messages == [] and talk.turns == []
@@ -151,12 +151,12 @@ def test_a_server_of_another_kind_is_one_sentence(said: bytes, status: int) -> N
 )  # fmt: skip
 def test_a_stream_of_another_kind_is_one_sentence(said: bytes) -> None:
     with answering(said) as url, pytest.raises(RippleError):
-        Conversation(RemoteModel(url, model="any"), {}).ask("hi", lambda event: None, watch=True)
+        Chat(RemoteModel(url, model="any"), {}).ask("hi", lambda event: None, watch=True)
 
 
 def test_a_stream_may_hold_remarks() -> None:
     last = {"normal": 1, "lookahead": 0, "seconds": 0.1, "finish": "end"}
     chunk = {"choices": [{"delta": {"content": "ab"}, "ripple": last}], "usage": {"completion_tokens": 2}}
     with answering(b": remark\r\n\r\n", b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n") as url:
-        turn = Conversation(RemoteModel(url, model="any"), {}).ask("hi", lambda event: None)
+        turn = Chat(RemoteModel(url, model="any"), {}).ask("hi", lambda event: None)
     assert (turn.text, turn.n_tokens) == ("ab", 2)

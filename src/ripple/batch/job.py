@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 
 import ripple
 from ripple.batch.checkpoint import FIELDS, FORMATS, Checkpoint, import_pyarrow, write_results
-from ripple.batch.rows import Id, Rows, options_of, prompt_of
+from ripple.batch.rows import Id, InputRows, options_of, prompt_of
 from ripple.engine.result import Result
 from ripple.errors import RequestError, RippleError, unknown
 from ripple.fields import fields_of
 from ripple.files import Line, check_folder, check_new_file, locked, write_whole
 from ripple.options import Options
-from ripple.pool.decode import NumberedPrompt, Outcome
+from ripple.pool.decode import NumberedPrompt, RowOutcome
 from ripple.progress import Progress
 
-Decode = Callable[[Iterable[NumberedPrompt]], Iterator[tuple[int, Outcome]]]
+DecodeRows = Callable[[Iterable[NumberedPrompt]], Iterator[tuple[int, RowOutcome]]]
 CHECKPOINT, FACTS = "unfinished.jsonl", "job.json"
 GROUP, GROUP_S = 64, 1.0  # finished rows that may wait to be written, and for how long
 
@@ -44,7 +44,7 @@ class Tally(NamedTuple):
 class Job:
     """What is decoded, how, and the folder for what comes of it."""
 
-    rows: Rows
+    rows: InputRows
     out: Path
     table: Mapping[str, Any]  # how rows are decoded that do not say it themselves
     model: Mapping[str, Any]  # the facts of the model
@@ -90,7 +90,7 @@ class Job:
             return NumberedPrompt(number, None, None, error)
 
 
-def run(job: Job, engines: Callable[[], AbstractContextManager[Decode]], is_quiet: bool = True) -> Tally:
+def run(job: Job, engines: Callable[[], AbstractContextManager[DecodeRows]], is_quiet: bool = True) -> Tally:
     """Decode what is missing, by `engines` that are opened if there is any, then write the results."""
     ids = job.rows.ids
     with locked(job.out / CHECKPOINT):
@@ -113,7 +113,7 @@ def run(job: Job, engines: Callable[[], AbstractContextManager[Decode]], is_quie
     return Tally(len(ids), errors, job.results)
 
 
-def _decode(job: Job, decode: Decode, checkpoint: Checkpoint, progress: Progress) -> None:
+def _decode(job: Job, decode: DecodeRows, checkpoint: Checkpoint, progress: Progress) -> None:
     """Decode what the checkpoint lacks and put it there, a small group at a time."""
     group: list[Line] = []
     since, errors = time.monotonic(), 0
@@ -131,7 +131,7 @@ def _decode(job: Job, decode: Decode, checkpoint: Checkpoint, progress: Progress
             checkpoint.add(job.facts, group)
 
 
-def result_line(name: Id, outcome: Outcome) -> Line:
+def result_line(name: Id, outcome: RowOutcome) -> Line:
     """Return what is said of one row: nothing in it differs from run to run."""
     line: Line = {"id": name, **dict.fromkeys(FIELDS)}
     if isinstance(outcome, Result):

@@ -23,7 +23,7 @@ _READ_ROWS = 1024  # of a Parquet file at a time
 
 
 @dataclass(frozen=True)
-class Rows:
+class InputRows:
     """A file of prompts whose ids have been checked."""
 
     path: Path
@@ -31,7 +31,7 @@ class Rows:
     sha256: str
 
     @classmethod
-    def open(cls, path: Path) -> Rows:
+    def open(cls, path: Path) -> InputRows:
         """Read a file's ids, or say in one sentence what is wrong with the file or with one of them."""
         places: dict[Id, str] = {}
         for place, row in _read(path):

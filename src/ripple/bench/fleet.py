@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-Script = Sequence[int]  # what each forward of a request asks for, as the price knows it
+RowCounts = Sequence[int]  # what each forward of a request asks for, as the price knows it
 Price = Callable[[Sequence[int]], float]  # seconds of a tick in which requests ask for these
 _ARRIVAL = -1  # of a request, in place of a replica's number
 
@@ -30,7 +30,7 @@ class _Live:
 
     __slots__ = ("arrived", "begun", "n_done", "script")
 
-    def __init__(self, arrived: float, begun: float, script: Script) -> None:
+    def __init__(self, arrived: float, begun: float, script: RowCounts) -> None:
         self.arrived, self.begun, self.script = arrived, begun, script
         self.n_done = 0  # forwards
 
@@ -39,7 +39,7 @@ class _Replica:
     """One engine: requests that wait, and those that are decoded."""
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[float, Script]] = deque()
+        self.waiting: deque[tuple[float, RowCounts]] = deque()
         self.live: list[_Live] = []
         self.busy_s = 0.0
 
@@ -50,7 +50,7 @@ class _Replica:
 
 
 def simulate(
-    scripts: Sequence[Script], price: Price, n_replicas: int, rate: float, max_batch: int, seed: int = 0
+    scripts: Sequence[RowCounts], price: Price, n_replicas: int, rate: float, max_batch: int, seed: int = 0
 ) -> tuple[list[Served], float]:
     """Serve requests that arrive at `rate` per second; return them by their ends, and the busy share."""
     rng = random.Random(seed)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ripple.analysis.plots import draw_beside
 from ripple.analysis.scale import scale_figure, scale_tables
-from ripple.bench.fleet import Script, simulate
+from ripple.bench.fleet import RowCounts, simulate
 from ripple.bench.replay import published
 from ripple.bench.step_costs import BLOCK, WHOLE, StepCosts
 from ripple.errors import RippleError
@@ -70,7 +70,7 @@ class Workload:
         """That it waits for."""
         return self.n_blocks * (self.normal + self.lookahead)
 
-    def script(self, rng: random.Random) -> Script:
+    def script(self, rng: random.Random) -> RowCounts:
         """Return one request's asks; fractions of forwards come now and then."""
         asks: list[int] = []
         for block in range(self.n_blocks):

@@ -13,7 +13,7 @@ from ripple.files import write_whole
 from ripple.options import Options, merged
 from ripple.trace import Event
 
-Message = dict[str, str]
+SentMessage = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Answerer(Protocol):
 
     def answer(
         self,
-        messages: list[Message],
+        messages: list[SentMessage],
         table: Mapping[str, Any],
         on_event: Callable[[Event], None],
         watch: bool,
@@ -58,7 +58,7 @@ class Answerer(Protocol):
         ...
 
 
-class Conversation:
+class Chat:
     """What was said so far; a question that fails or is interrupted leaves no trace."""
 
     def __init__(self, model: Answerer, table: Mapping[str, Any], system: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Conversation:
         self._system = system
         self.table = dict(table)  # options as they were given, the fields of decoder and cache among them
         self.turns: list[Turn] = []
-        self.messages: list[Message] = []
+        self.messages: list[SentMessage] = []
         self.reset()
 
     def reset(self) -> None:

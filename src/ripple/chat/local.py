@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ripple.chat.conversation import Message, Turn
+from ripple.chat.conversation import SentMessage, Turn
 from ripple.options import Options
 from ripple.trace import Event
 
@@ -31,7 +31,7 @@ class LocalModel:
 
     def answer(
         self,
-        messages: list[Message],
+        messages: list[SentMessage],
         table: Mapping[str, Any],
         on_event: Callable[[Event], None],
         watch: bool,

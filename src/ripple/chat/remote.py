@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
-from ripple.chat.conversation import Message, Turn
+from ripple.chat.conversation import SentMessage, Turn
 from ripple.errors import RippleError
 from ripple.fields import fields_of
 from ripple.options import Options
@@ -43,7 +43,7 @@ class RemoteModel:
 
     def answer(
         self,
-        messages: list[Message],
+        messages: list[SentMessage],
         table: Mapping[str, Any],
         on_event: Callable[[Event], None],
         watch: bool,
@@ -75,7 +75,7 @@ class RemoteModel:
             raise RippleError(f"The answer of {self.url} ended too early.")
         return Turn(text, n_tokens, cost["normal"], cost["lookahead"], cost["seconds"], cost["finish"])
 
-    def _body(self, messages: list[Message], options: Options, watch: bool, given: Iterable[str]) -> Json:
+    def _body(self, messages: list[SentMessage], options: Options, watch: bool, given: Iterable[str]) -> Json:
         """Return a request that says of the options what the user has given."""
         names = [name for name in given if name in fields_of(Options) and name != "stop_at_end"]
         values = {name: getattr(options, name) for name in names}

@@ -16,7 +16,7 @@ from ripple.cli.workers import add_workers, cluster_of, recipe_of
 from ripple.errors import RippleError
 
 if TYPE_CHECKING:
-    from ripple.batch.job import Decode
+    from ripple.batch.job import DecodeRows
     from ripple.pool.cluster import Cluster
 
 HELP = "decode a file of prompts into a file of responses; run again to resume"
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise RippleError(f"--batch must be at least 1, got {args.batch}.")
     from ripple.batch.job import Job
     from ripple.batch.job import run as run_job
-    from ripple.batch.rows import Rows
+    from ripple.batch.rows import InputRows
     from ripple.eval.facts import choose_model, weights_hash
 
     table = gather(args)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         "dtype": table.get("dtype", "auto"),
     }  # fmt: skip
     options = {name: value for name, value in table.items() if name not in MODEL}
-    job = Job(Rows.open(args.input), args.output, options, facts, args.chat, args.format)
+    job = Job(InputRows.open(args.input), args.output, options, facts, args.chat, args.format)
     job.check()
     cluster = cluster_of(args)
     engines = partial(_one_engine, table, args.batch)
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _one_engine(table: Mapping[str, Any], batch: int | None) -> Iterator[Decode]:
+def _one_engine(table: Mapping[str, Any], batch: int | None) -> Iterator[DecodeRows]:
     """Load the model in this process."""
     from ripple.eval.decoding import default_batch
     from ripple.pool.decode import decode
@@ -93,7 +93,7 @@ def _one_engine(table: Mapping[str, Any], batch: int | None) -> Iterator[Decode]
 
 
 @contextmanager
-def _workers(cluster: Cluster, table: Mapping[str, Any], batch: int | None) -> Iterator[Decode]:
+def _workers(cluster: Cluster, table: Mapping[str, Any], batch: int | None) -> Iterator[DecodeRows]:
     """Load the model on the workers of a cluster."""
     with cluster.joined() as workers:
         yield partial(workers.decode, recipe_of(workers, table, batch))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ripple.chat.conversation import Conversation, Turn
+from ripple.chat.conversation import Chat, Turn
 from ripple.cli import options
 from ripple.cli.console import console
 from ripple.cli.running import DEFAULT_MODEL, open_engine
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     decoding = {name: value for name, value in table.items() if name not in options.MODEL}
     options.options_of(decoding)  # what is wrong with them is said before a model is loaded
     with _model(args, table) as model:
-        talk = Conversation(model, {"stop_at_end": True} | decoding, args.system)
+        talk = Chat(model, {"stop_at_end": True} | decoding, args.system)
         talk.change({})
         if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
             Terminal(talk, model, args.watch).run()
@@ -75,7 +75,7 @@ def _model(args: argparse.Namespace, table: Mapping[str, Any]) -> Iterator[Answe
     yield RemoteModel(args.url, args.api_key or os.environ.get(KEY), table.get("model"))
 
 
-def _answer_lines(talk: Conversation) -> None:
+def _answer_lines(talk: Chat) -> None:
     """Answer every line of stdin, with an empty line between two answers."""
     if sys.stdin is None:
         raise RippleError("There is nothing to answer: stdin is closed.")
@@ -92,7 +92,7 @@ def _answer_lines(talk: Conversation) -> None:
 class Terminal:
     """A conversation at a terminal: questions, and commands that begin with a slash."""
 
-    def __init__(self, talk: Conversation, model: Answerer, watch: bool) -> None:
+    def __init__(self, talk: Chat, model: Answerer, watch: bool) -> None:
         self._talk = talk
         self._model = model
         self._watch = watch

@@ -16,7 +16,7 @@ from ripple.models.kv_store import KVStore
 from ripple.models.rotary import query_scales, rotary_tables
 
 Tensor = torch.Tensor
-Rotation = tuple[Tensor, Tensor, Tensor | None]  # cos, sin, and what queries are multiplied by
+RotaryTables = tuple[Tensor, Tensor, Tensor | None]  # cos, sin, and what queries are multiplied by
 
 
 class Transformer:
@@ -29,7 +29,7 @@ class Transformer:
         self.device = weights.embed.device
         self.dtype = weights.embed.dtype
         self.matrix_dtype = weights.layers[0].qkv.dtype
-        self._of_positions: Rotation | None = None
+        self._of_positions: RotaryTables | None = None
 
     @property
     def has_static_shapes(self) -> bool:
@@ -54,7 +54,7 @@ class Transformer:
         return F.linear(hidden, self.weights.head)
 
     def _attention(
-        self, number: int, layer: LayerWeights, x: Tensor, rotation: Rotation,
+        self, number: int, layer: LayerWeights, x: Tensor, rotation: RotaryTables,
         inputs: ForwardInputs, masks: Masks, store: KVStore | None,
     ) -> Tensor:  # fmt: skip
         c = self.config
@@ -112,12 +112,12 @@ class Transformer:
         biases = (None,) * len(widths) if bias is None else torch.split(bias, widths)
         return tuple(F.linear(x, w, b) for w, b in zip(torch.split(weight, widths), biases, strict=True))
 
-    def _rotation(self, pos: Tensor) -> Rotation:
+    def _rotation(self, pos: Tensor) -> RotaryTables:
         """Return cos and sin [S, 1, T, rotary_dim] of the rows, and their queries' scale [S, 1, T, 1]."""
         cos, sin, scale = self._tables()
         return cos[pos][:, None], sin[pos][:, None], None if scale is None else scale[pos][:, None, :, None]
 
-    def _tables(self) -> Rotation:
+    def _tables(self) -> RotaryTables:
         """Return cos and sin [positions, rotary_dim] and the scale of queries [positions], computed once."""
         if self._of_positions is None:
             config = self.config

@@ -49,15 +49,15 @@ class Snapshot:
     runs: Sequence[Sequence[str]] = field(default_factory=tuple)
 
 
-Block = Heading | Paragraph | ReportTable | Picture | Snapshot
+ReportPart = Heading | Paragraph | ReportTable | Picture | Snapshot
 
 
-def markdown(blocks: Sequence[Block]) -> str:
+def markdown(blocks: Sequence[ReportPart]) -> str:
     """Return the report as Markdown."""
     return "\n\n".join(_markdown(block) for block in blocks) + "\n"
 
 
-def _markdown(block: Block) -> str:
+def _markdown(block: ReportPart) -> str:
     if isinstance(block, Heading):
         return f"{'#' * block.level} {block.text}"
     if isinstance(block, Paragraph):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ripple.paper.document import PAPER, Block, Heading, Paragraph, Picture, ReportTable, Snapshot
+from ripple.paper.document import PAPER, Heading, Paragraph, Picture, ReportPart, ReportTable, Snapshot
 
 _STYLE = """
 :root { --ink: #1c2430; --soft: #5d6b7d; --line: #dfe4ea; --paper: #8a5a00; --back: #fbfbf9; --card: #fff; }
@@ -46,7 +46,7 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
 """
 
 
-def page(title: str, blocks: Sequence[Block], folder: Path) -> str:
+def page(title: str, blocks: Sequence[ReportPart], folder: Path) -> str:
     """Return the page; figures are read from the folder."""
     links = "".join(
         f'<a href="#{_anchor(block.text)}">{_inline(block.text)}</a>'
@@ -63,7 +63,7 @@ def page(title: str, blocks: Sequence[Block], folder: Path) -> str:
     )
 
 
-def _html(block: Block, folder: Path) -> str:
+def _html(block: ReportPart, folder: Path) -> str:
     if isinstance(block, Heading):
         return f'<h{block.level} id="{_anchor(block.text)}">{_inline(block.text)}</h{block.level}>'
     if isinstance(block, Paragraph):

@@ -10,7 +10,7 @@ from ripple.errors import RippleError
 from ripple.eval.lines import read_results
 from ripple.files import Line, write_whole
 from ripple.paper import figures, tables, tables_analysis
-from ripple.paper.document import Block, Heading, Paragraph, Picture, ReportTable, Snapshot, markdown
+from ripple.paper.document import Heading, Paragraph, Picture, ReportPart, ReportTable, Snapshot, markdown
 from ripple.paper.experiments import EXPERIMENTS
 from ripple.paper.html import page
 from ripple.paper.judge import Judgement
@@ -62,7 +62,7 @@ def write(folder: Path) -> str:
     return f"{folder / 'report.md'}, {folder / 'index.html'} and {what}"
 
 
-def compose(index: LineIndex, drawn: dict[str, str], notes: str = "") -> Iterator[Block]:
+def compose(index: LineIndex, drawn: dict[str, str], notes: str = "") -> Iterator[ReportPart]:
     """Yield the report's blocks; `drawn` holds the captions of the figures there are, by experiment."""
     yield Heading(TITLE, 1)
     yield Paragraph(_setting(index))
@@ -113,7 +113,7 @@ def _tally(statements: Sequence[Judgement]) -> str:
     )
 
 
-def _failure(index: LineIndex) -> Iterator[Block]:
+def _failure(index: LineIndex) -> Iterator[ReportPart]:
     table = tables_analysis.failure_table(index)
     if table is not None:
         yield table
@@ -123,7 +123,7 @@ def _failure(index: LineIndex) -> Iterator[Block]:
                 yield from _example(line)
 
 
-def _example(line: Line) -> Iterator[Block]:
+def _example(line: Line) -> Iterator[ReportPart]:
     yield Heading(f"One example: {line['model']}, {line['item']}", 3)
     yield Paragraph(
         "Blue (‹›): committed since the snapshot before; red («»): committed by lookahead; ■: masked."
@@ -136,8 +136,8 @@ def _example(line: Line) -> Iterator[Block]:
             yield Snapshot(f"{tables.METHODS[name]} ({verdict}), {where}:", shot["runs"])
 
 
-def _one(make: Callable[[LineIndex], ReportTable | None]) -> Callable[[LineIndex], Iterator[Block]]:
-    def section(index: LineIndex) -> Iterator[Block]:
+def _one(make: Callable[[LineIndex], ReportTable | None]) -> Callable[[LineIndex], Iterator[ReportPart]]:
+    def section(index: LineIndex) -> Iterator[ReportPart]:
         table = make(index)
         if table is not None:
             yield table
@@ -145,11 +145,11 @@ def _one(make: Callable[[LineIndex], ReportTable | None]) -> Callable[[LineIndex
     return section
 
 
-def _sweep(name: str) -> Callable[[LineIndex], Iterator[Block]]:
+def _sweep(name: str) -> Callable[[LineIndex], Iterator[ReportPart]]:
     return lambda index: tables.sweep_tables(index, name)
 
 
-_SECTIONS: dict[str, Callable[[LineIndex], Iterator[Block]]] = {
+_SECTIONS: dict[str, Callable[[LineIndex], Iterator[ReportPart]]] = {
     "main": tables.main_table,
     "length": tables.length_tables,
     **{name: _sweep(name) for name in ("lambda", "k_max", "r", "tau_pivot")},

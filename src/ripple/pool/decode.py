@@ -27,10 +27,10 @@ class NumberedPrompt(NamedTuple):
     error: RippleError | None = None
 
 
-Outcome = Result | RippleError
+RowOutcome = Result | RippleError
 
 
-def decode(engine: Engine, prompts: Iterable[NumberedPrompt]) -> Iterator[tuple[int, Outcome]]:
+def decode(engine: Engine, prompts: Iterable[NumberedPrompt]) -> Iterator[tuple[int, RowOutcome]]:
     """Yield each prompt's number and its result, or the error that ends it alone, as it ends.
 
     Prompts are taken as the engine has room. A request that fails is decoded once more, since the fault may
@@ -62,7 +62,7 @@ def decode(engine: Engine, prompts: Iterable[NumberedPrompt]) -> Iterator[tuple[
             prompt, ticket = ended.get()
             del running[prompt.number]
             try:
-                outcome: Outcome = ticket.result()
+                outcome: RowOutcome = ticket.result()
             except RequestError as error:
                 if prompt.number not in failed_once:
                     failed_once.add(prompt.number)

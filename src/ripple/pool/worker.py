@@ -15,7 +15,7 @@ from ripple.errors import RippleError
 from ripple.pool.decode import NumberedPrompt, decode
 
 FATAL = -1  # the number of an outcome that is nobody's
-Block = dict[str, list[Any]]
+RowBlock = dict[str, list[Any]]
 T = TypeVar("T")
 
 
@@ -55,7 +55,7 @@ class Worker:
         except Exception as error:
             self._error = error
 
-    def __call__(self, block: Mapping[str, Any]) -> Block:
+    def __call__(self, block: Mapping[str, Any]) -> RowBlock:
         """Decode a block of rows."""
         from ray.cloudpickle import dumps, loads
 
@@ -79,7 +79,7 @@ class Worker:
         return {"number": [number for number, _ in outcomes], "outcome": [dumps(one) for one in kept]}
 
 
-def _fatal(what: str, error: Exception) -> Block:
+def _fatal(what: str, error: Exception) -> RowBlock:
     """Return the block that ends the job."""
     from ray.cloudpickle import dumps
 

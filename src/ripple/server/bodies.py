@@ -21,7 +21,7 @@ DISCARDED = 8  # times the largest body are read from a client whose body is too
 MOST_PARTS = 16_000  # texts, names, lists and objects of a body, one for each prompt not among them
 CLOSE = {"Connection": "close"}
 
-Body = TypeVar("Body", bound=DecodeRequest)
+Parsed = TypeVar("Parsed", bound=DecodeRequest)
 
 
 async def read(http: Request, limits: ServerOptions) -> bytes:
@@ -56,7 +56,7 @@ async def _read(receive: Receive, most: int, unit: int) -> bytes | None:
     return b"".join(parts) if size <= most else None
 
 
-def parsed(kind: type[Body], raw: bytes, n_prompts: int) -> Body:
+def parsed(kind: type[Parsed], raw: bytes, n_prompts: int) -> Parsed:
     """Return a body as what it is to be, if it has room for no more than so many prompts."""
     try:
         return kind.model_validate(_value(raw, MOST_PARTS + n_prompts))

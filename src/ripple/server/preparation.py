@@ -17,7 +17,7 @@ from ripple.fields import fields_of
 from ripple.options import LENGTH, Options
 from ripple.server.failures import Refusal, refused_option
 from ripple.server.options import ServerOptions
-from ripple.server.schema import LONGEST_SPEC, SEEDS, STREAMS, DecodeRequest, Prompt
+from ripple.server.schema import LONGEST_SPEC, SEEDS, STREAMS, AnyPrompt, DecodeRequest
 from ripple.server.streams import ClientGone
 from ripple.tokenizer import Tokenizer
 
@@ -77,7 +77,7 @@ class Preparation:
 
     # -- prompts ------------------------------------------------------------------------------------
 
-    def _ids(self, prompt: Prompt) -> Any:
+    def _ids(self, prompt: AnyPrompt) -> Any:
         """Return the token ids of a prompt that may fit."""
         tokenizer, most = self._engine.tokenizer, self._engine.model.config.max_positions
         if surely_exceeds(most, prompt, tokenizer):
@@ -159,7 +159,7 @@ class Preparation:
         return int(given)
 
 
-def surely_exceeds(most: int, prompt: Prompt, tokenizer: Tokenizer | None) -> bool:
+def surely_exceeds(most: int, prompt: AnyPrompt, tokenizer: Tokenizer | None) -> bool:
     """Say whether a prompt has more than `most` tokens, where a part of its text is enough to see that.
 
     The part must have twice as many: it ends in the middle of a word, which as a whole may take fewer.

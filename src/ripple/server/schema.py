@@ -72,7 +72,7 @@ Value = Annotated[str | int | float | bool | None, BeforeValidator(_whole)]
 Labels = Annotated[dict[str, str], Field(max_length=MOST_NAMES), BeforeValidator(_few)]
 Values = Annotated[dict[str, Value], Field(max_length=MOST_NAMES), BeforeValidator(_few)]
 Stops = Annotated[list[Text], Field(max_length=MOST_STOPS, fail_fast=True)]
-Prompt = str | list[int] | list[dict[str, str]]
+AnyPrompt = str | list[int] | list[dict[str, str]]
 
 
 def _fault(name: str, message: str) -> PydanticCustomError:
@@ -174,7 +174,7 @@ class DecodeRequest(Body):
     prompt_field: ClassVar[str]
 
     @property
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[AnyPrompt]:
         """The prompts, one by one."""
         raise NotImplementedError
 
@@ -203,7 +203,7 @@ class CompletionRequest(DecodeRequest):
         return self.logprobs is not None
 
     @property
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[AnyPrompt]:
         """The prompts, one by one."""
         is_one = isinstance(self.prompt, str) or isinstance(next(iter(self.prompt), None), int)
         return [self.prompt] if is_one else list(self.prompt)  # type: ignore[list-item, arg-type]
@@ -262,6 +262,6 @@ class ChatRequest(DecodeRequest):
         return bool(self.logprobs)
 
     @property
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[AnyPrompt]:
         """The conversation, as the one prompt that it is."""
         return [[message.plain() for message in self.messages]]

@@ -17,7 +17,7 @@ from ripple.engine.request import Request
 from ripple.engine.thread import EngineThread
 from ripple.errors import EngineStopped, QueueFull, RippleError
 from ripple.options import LENGTH, Options
-from ripple.server.bodies import Body, parsed
+from ripple.server.bodies import Parsed, parsed
 from ripple.server.failures import Refusal, refusal
 from ripple.server.memory import GiveBack
 from ripple.server.metrics import Metrics
@@ -87,7 +87,7 @@ class Service:
 
     # -- what a body asks for -----------------------------------------------------------------------
 
-    async def prepare(self, kind: type[Body], raw: bytes) -> tuple[Body, list[Request]]:
+    async def prepare(self, kind: type[Parsed], raw: bytes) -> tuple[Parsed, list[Request]]:
         """Return a body and its requests; a large body waits for its turn beside the event loop.
 
         Whoever cancels this gives up the turn; what is under way ends before the next prompt.
@@ -107,8 +107,8 @@ class Service:
             self._give_back.soon()
 
     def _prepared(
-        self, kind: type[Body], raw: bytes, is_wanted: Callable[[], bool]
-    ) -> tuple[Body, list[Request]]:
+        self, kind: type[Parsed], raw: bytes, is_wanted: Callable[[], bool]
+    ) -> tuple[Parsed, list[Request]]:
         body = parsed(kind, raw, self.engine.queue_limit)
         return body, self._preparation.requests(body, is_wanted)
 

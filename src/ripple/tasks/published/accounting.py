@@ -12,12 +12,17 @@ from collections.abc import Callable, Sequence
 
 from ripple.tasks.base import cut
 
-Decode = Callable[[Sequence[int]], str]
+Detokenize = Callable[[Sequence[int]], str]
 Encode = Callable[[str], Sequence[int]]
 
 
 def count_fast_dllm(
-    ids: Sequence[int], eos_id: int, stops: Sequence[str], decode: Decode, encode: Encode, cuts: bool = True
+    ids: Sequence[int],
+    eos_id: int,
+    stops: Sequence[str],
+    decode: Detokenize,
+    encode: Encode,
+    cuts: bool = True,
 ) -> int:
     """Count as Fast-dLLM does; without `cuts` (HumanEval in chat, Dream) the generated ids themselves.
 

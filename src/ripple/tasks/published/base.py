@@ -126,7 +126,7 @@ class CodeBenchmark(Benchmark):
 
     def _run(
         self, items: Sequence[Item], texts: Sequence[str], mark: str, workers: int
-    ) -> list[sandbox.Outcome]:
+    ) -> list[sandbox.ProgramOutcome]:
         self.check_ready()
         programs = [self.program(item, text, mark) for item, text in paired(items, texts)]
         return sandbox.run_many(programs, workers, self.timeout_s)

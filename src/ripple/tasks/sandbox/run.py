@@ -50,7 +50,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramOutcome:
     """How one program ended."""
 
     passed: bool
@@ -60,7 +60,7 @@ class Outcome:
 
 def run(
     program: Program | str, timeout_s: float = 3.0, memory_mb: int = 512, walls: Sequence[str] = WALLS
-) -> Outcome:
+) -> ProgramOutcome:
     """Run one program behind walls and under limits, and say whether it reached its end and passed its tests.
 
     Without tests the word of the program itself is all there is; with tests it cannot forge the outcome.
@@ -70,7 +70,7 @@ def run(
         program = Program(program)
     message = ValueWriter(_no_handle).encode((program.code, program.tests, program.asked))
     if len(message) > _PROGRAM_BYTES:
-        return Outcome(False, "program too long", 0.0)
+        return ProgramOutcome(False, "program too long", 0.0)
     with tempfile.TemporaryDirectory(prefix="ripple-sandbox-") as folder:
         child = _start("main()", folder, str(timeout_s), str(memory_mb), ",".join(walls))
         try:
@@ -78,12 +78,12 @@ def run(
         finally:
             _kill(child)
     reason = "timeout" if late else said.decode("utf-8", "replace")[:200] or "stopped early"
-    return Outcome(reason == "ok", reason, time.monotonic() - started)
+    return ProgramOutcome(reason == "ok", reason, time.monotonic() - started)
 
 
 def run_many(
     programs: Sequence[Program | str], workers: int = 0, timeout_s: float = 3.0, memory_mb: int = 512
-) -> list[Outcome]:
+) -> list[ProgramOutcome]:
     """Run many programs in parallel; the same one is run once. `workers` 0 means one per core."""
     _warn_of_missing_walls()
     distinct = list(dict.fromkeys(programs))
