@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -96,6 +97,32 @@ def test_the_check_notices_a_wrong_path(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Transformer, "hidden", drifting)
     with pytest.raises(RippleError, match="differ by"):
         check_paths("cpu")
+
+
+def test_some_families_are_checked_alone_and_all_their_differences_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paths, "_check_company", lambda *_: None)
+    assert {name.split()[0] for name in check_paths("cpu", ["sdar"])} == {"sdar"}
+    monkeypatch.setitem(TOLERANCE, "bfloat16", -1.0)
+    with pytest.raises(RippleError) as told:
+        check_paths("cpu", ["sdar"], goes_on=True)
+    assert str(told.value).count("sdar bfloat16: cache") > 1 and "float32" not in str(told.value)
+
+
+def test_limits_are_held_to_the_librarys_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    from ripple.models.gpu import attention_kernel
+
+    here = torch.device("cpu"), torch.float32
+    assert kernels.limits_gap(*here) < 1e-6
+    exact = attention_kernel.attend
+
+    def unlimited(qkv: Any, k: Any, v: Any, slots: Any, lengths: Any, inputs: Any, heads: int) -> Any:
+        return exact(qkv, k, v, slots, lengths, dataclasses.replace(inputs, limit=None), heads)
+
+    monkeypatch.setattr(attention_kernel, "attend", unlimited)
+    assert kernels.limits_gap(*here) > 0.1
 
 
 def test_the_check_notices_company(monkeypatch: pytest.MonkeyPatch) -> None:

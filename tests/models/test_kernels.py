@@ -54,6 +54,20 @@ def test_products_for_few_rows_equal_the_librarys(n_rows: int) -> None:
     assert close(kernels.silu_mul(F.linear(x, weight)), F.silu(gate) * up)
 
 
+@pytest.mark.parametrize(("n_rows", "k_dtype"), [(16, 2), (32, 2), (64, 2), (64, 1)])
+def test_tiles_in_flight_fit_a_gpus_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, n_rows: int, k_dtype: int
+) -> None:
+    """Five tiles of 64 rows take 160 KB, which Hopper has and most other GPUs have not."""
+    dtype = torch.bfloat16 if k_dtype == 2 else torch.float8_e4m3fn
+    x, weight = torch.empty(n_rows, 2048, dtype=dtype), torch.empty(64, 2048, dtype=dtype)
+    for has, least in ((232_448, 5), (skinny.SMALLEST_SHARED_BYTES, 3)):
+        monkeypatch.setattr(skinny, "_shared_bytes", lambda _, has=has: has)
+        how = skinny._how(x, weight, 2048, 5, skinny.SPLIT)
+        used = how["num_stages"] * (64 + (32 if n_rows <= 32 else 64)) * how["BK"] * k_dtype
+        assert used <= has and how["num_stages"] >= least
+
+
 def test_a_product_in_halves_is_still_to_be_added_up() -> None:
     x, y, weight = torch.randn(5, 48), torch.randn(5, 64), torch.randn(48, 64)
     parts = fast._add_product(x, y, weight)

@@ -37,6 +37,8 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
         task.cancel()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        left = asyncio.all_tasks(loop)  # its cancellation takes the loop one more turn
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.close()
 
 

@@ -220,16 +220,16 @@ def published(shape: str, tasks: list[str]) -> Iterator[Counts]:
 
 def recordings(path: Path) -> list[Recording]:
     """Read the lines of `ripple bench schedules`."""
-    found = [
+    recorded = [
         Recording(
             line["model"], line["decoder"], line["cache"], line["block"], line["prompt_tokens"],
             line["new_tokens"], from_lists(line["forwards"]), line["budget"], line["at_once"],
         )
         for line in read_lines(path) if line.get("bench") == "schedules"
     ]  # fmt: skip
-    if not found:
+    if not recorded:
         raise RippleError(f"{path} holds no schedules; `ripple bench schedules` writes them.")
-    return found
+    return recorded
 
 
 def grouped(all_of: list[Recording], config: ModelConfig) -> dict[tuple[str, str, str], list[Recording]]:

@@ -68,10 +68,10 @@ class StepCosts:
 
 
 def _by_positions(lines: Iterable[Line], size: str) -> dict[int, Points]:
-    found: dict[int, Points] = {}
+    points: dict[int, Points] = {}
     for line in lines:
-        found.setdefault(line["positions"], {})[line[size]] = line["step_ms"]
-    return {at: dict(sorted(found[at].items())) for at in sorted(found)}
+        points.setdefault(line["positions"], {})[line[size]] = line["step_ms"]
+    return {at: dict(sorted(points[at].items())) for at in sorted(points)}
 
 
 def _at(costs: dict[int, Points], size: float, positions: int) -> float:

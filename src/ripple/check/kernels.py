@@ -25,9 +25,10 @@ def wide_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, f
     from ripple.models.gpu import hopper
 
     yield "a product that rotates, and product and rotation", _wide_rotation(device, dtype)
+    yield "attention of 32 and 8 heads with limits, and the library's", limits_gap(device, dtype)
     if dtype != torch.bfloat16 or not hopper.is_hopper(device):
         return
-    for heads, k_heads in ((8, 8), (14, 2), (80, 80)):  # the last fill the device: blocks are large there
+    for heads, k_heads in ((8, 8), (14, 2), (32, 8), (80, 80)):  # the last fill the device: large blocks
         for stored in (True, False):
             what = f"attention of {heads} and {k_heads} heads on {'stored' if stored else 'fresh'} keys"
             yield f"{what} by both kernels", _attention_gap(device, heads, k_heads, stored)
@@ -49,6 +50,27 @@ def expert_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str,
         out = experts_kernel.routed(rows, pairs, layer.expert_gate_up, layer.expert_down)
         what = f"experts of {n_rows} rows, {pairs.rows_at_once} at once, and the plain loop"
         yield what, gap(out, routed(rows, layer, config).float())
+
+
+def limits_gap(device: torch.device, dtype: torch.dtype) -> float:
+    """Compare attention on stored keys, of which each row sees as many as its limit says."""
+    from ripple.models.gpu import attention_kernel
+
+    heads, k_heads, n_rows, n_keys, d = 32, 8, 64, 700, 128
+    whole: dict[str, Any] = {"device": device, "dtype": torch.int64}
+    rows, slots = torch.zeros(2, n_rows, **whole), torch.tensor([2, 0], **whole)
+    limit = torch.randint(1, n_keys + 1, (2, n_rows), **whole)
+    limit[0] = 1  # so that most parts of the keys are seen by no row
+    inputs = ForwardInputs(rows, rows, n_rows, 0, n_keys, None, None, None, rows[0], slots=slots, limit=limit)
+    qkv = torch.randn(2 * n_rows, (heads + 2 * k_heads) * d, device=device, dtype=dtype)
+    k, v = torch.randn(2, 3, k_heads, n_keys, d, device=device, dtype=dtype)
+    lengths = torch.full((2,), n_keys, **whole)
+    out = attention_kernel.attend(qkv, k, v, slots, lengths, inputs, heads).float()
+    q = qkv.view(2, n_rows, -1, d)[:, :, :heads].transpose(1, 2).float()
+    sees = torch.arange(n_keys, device=device) < limit[:, None, :, None]
+    keys, values = (some[slots].float().repeat_interleave(heads // k_heads, 1) for some in (k, v))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=sees)
+    return gap(out, expected.transpose(1, 2).reshape(out.shape))
 
 
 def _attention_gap(device: torch.device, heads: int, k_heads: int, stored: bool) -> float:

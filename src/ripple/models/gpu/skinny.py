@@ -10,6 +10,7 @@ In fp8 (see fp8_kernels.py) the same kernels take twice as many inner columns at
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from ripple.models.gpu.kernels import Rotation, overlaps, rotated
 Tensor = torch.Tensor
 ROWS = (16, 32, 64)  # beyond 64 the library is faster, at 48 as fast
 LEAST_PROGRAMS = 120  # about one per multiprocessor
+SMALLEST_SHARED_BYTES = 101_376  # of a block, on any GPU since Ampere; Hopper has 232,448
 
 
 class Fp8Tile(NamedTuple):
@@ -229,9 +231,26 @@ def _how(x: Tensor, weight: Tensor, n_inner: int, stages: int = 3, tile: Fp8Tile
         return {"BK": 32, "PRECISION": "ieee", "num_warps": 4, "num_stages": 1}
     if weight.dtype.itemsize > 1:
         bk = next(width for width in (128, 64) if n_inner % width == 0)
+        stages = _stages(x, 2 * bk, stages)
         return {"BK": bk, "PRECISION": "tf32", "num_warps": 4, "num_stages": stages}
     bk = next(width for width in (tile.inner, 128, 64) if n_inner % width == 0)
-    how = {"BK": bk, "PRECISION": "tf32", "num_warps": tile.warps, "num_stages": tile.stages}
+    stages = _stages(x, bk, tile.stages)
+    how = {"BK": bk, "PRECISION": "tf32", "num_warps": tile.warps, "num_stages": stages}
     if overlaps(x.device):
         how |= {"AHEAD": AHEAD if n_inner >= 128 * AHEAD else 1, "launch_pdl": True}
     return how
+
+
+def _stages(x: Tensor, row_bytes: int, wanted: int) -> int:
+    """Return how many tiles may be in flight: on GPUs older or smaller than Hopper's fewer have room."""
+    n_rows = 64 + (32 if len(x) <= 32 else 64)  # of the weights' tile and of x's
+    return min(wanted, _shared_bytes(x.device) // (n_rows * row_bytes))
+
+
+@lru_cache(maxsize=8)
+def _shared_bytes(device: torch.device) -> int:
+    """Return how much shared memory a block can have."""
+    if device.type != "cuda":
+        return 1 << 20  # Triton's interpreter has no limit
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", SMALLEST_SHARED_BYTES))
