@@ -28,12 +28,21 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SIZES, name, value)
 
 
-def test_the_check_passes_here() -> None:
-    gaps = check_paths("cpu")
-    n_gaps = sum(len(case.caches) + 1 for case in MODELS)  # and packed against exact branches
-    assert len(gaps) == n_gaps * len(TOLERANCE)
+def test_the_check_passes_here_and_covers_fp8_where_a_device_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ripple.models.fp8.has_fp8", lambda device: True)
+    monkeypatch.setattr("ripple.check.paths.has_fp8", lambda device: True)
+    monkeypatch.setattr("ripple.check.kernels.fp8_gaps", lambda device: [("products", 0.0)])
+    everything = check_paths("cpu")
+    of_fp8 = {name: gap for name, gap in everything.items() if "fp8" in name}
+    gaps = {name: gap for name, gap in everything.items() if name not in of_fp8}
+    n_gaps = [(case, len(case.caches) + 1) for case in MODELS]  # and packed against exact branches
+    assert len(gaps) == sum(n for _, n in n_gaps) * len(TOLERANCE)
     assert all(gap <= TOLERANCE[name.split()[1].rstrip(":")] for name, gap in gaps.items())
     assert any(gap > 0 for gap in gaps.values()), "different paths round differently"
+    # With activations in bf16 and in fp32, and products.
+    assert len(of_fp8) == 2 * sum(n for case, n in n_gaps if not case.has_experts) + 1
+    for name, gap in of_fp8.items():
+        assert gap <= FP8_TOLERANCE["fp8, activations in fp32" if "fp32" in name else "fp8"], name
 
 
 def test_every_family_is_checked_at_sizes_that_its_kernels_take(tmp_path: Path) -> None:
@@ -114,7 +123,7 @@ def test_limits_are_held_to_the_librarys_attention(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("triton", reason="Triton is not installed")
     from ripple.models.gpu import attention_kernel
 
-    here = torch.device("cpu"), torch.float32
+    here = torch.device("cpu"), torch.float32, 4, 1
     assert kernels.limits_gap(*here) < 1e-6
     exact = attention_kernel.attend
 
@@ -135,14 +144,3 @@ def test_the_check_notices_company(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transformer, "hidden", crowded)
     with pytest.raises(RippleError, match="differ"):
         check_paths("cpu")
-
-
-def test_fp8_is_checked_where_a_device_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ripple.models.fp8.has_fp8", lambda device: True)
-    monkeypatch.setattr("ripple.check.paths.has_fp8", lambda device: True)
-    monkeypatch.setattr("ripple.check.kernels.fp8_gaps", lambda device: [("products", 0.0)])
-    of_fp8 = {name: gap for name, gap in check_paths("cpu").items() if "fp8" in name}
-    n_gaps = sum(len(case.caches) + 1 for case in MODELS if not case.has_experts)
-    assert len(of_fp8) == 2 * n_gaps + 1  # with activations in bf16 and in fp32, and products
-    for name, gap in of_fp8.items():
-        assert gap <= FP8_TOLERANCE["fp8, activations in fp32" if "fp32" in name else "fp8"], name

@@ -87,17 +87,17 @@ def solver(request: pytest.FixtureRequest) -> ripple.Engine:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("length", "is_cached", "n_each"), [(128, True, 3), (256, True, 2), (256, False, 1)])
+@pytest.mark.parametrize(("length", "is_cached", "n_each"), [(128, True, 3), (256, True, 1), (256, False, 1)])
 def test_most_problems_are_solved_whatever_the_canvas(
     solver: ripple.Engine, length: int, is_cached: bool, n_each: int
 ) -> None:
-    config, cache = solver.model.config, cache_of(solver) if is_cached else "none"
+    cache = cache_of(solver) if is_cached else "none"
     items = [item for task in TASKS.values() for item in task.test_items(n_each)]
     results = solver.generate([i.prompt for i in items], decoder="confidence", length=length, cache=cache)
     solved = sum(TASKS[item.task].score(item, r.text) for item, r in zip(items, results, strict=True))
-    after = {*config.end_ids, *([config.mask_id] if config.attention_block else [])}  # it may not have grown
-    assert all(set(r.token_ids[len(r.new_tokens) :]) <= after for r in results)
-    # About 93 % of the full set are; of four problems one may fail, of eight two, of twelve three.
+    end_ids = set(solver.model.config.end_ids)
+    assert all(set(r.token_ids[len(r.new_tokens) :]) <= end_ids for r in results)
+    # About 93 % of the full set are; of four problems one may fail, of twelve three.
     assert solved >= 0.7 * len(items)
 
 
@@ -107,13 +107,12 @@ def test_a_canvas_of_512_holds_nothing_behind_the_answer(solver: ripple.Engine) 
     [item] = task.test_items(1)
     config = solver.model.config
     result = solver.generate(item.prompt, decoder="confidence", length=512, cache=cache_of(solver))
-    assert 10 < len(result.new_tokens) < 200 and len(result.token_ids) >= 512
     behind = result.token_ids[len(result.new_tokens) :]
-    if config.attention_block is not None:  # the block with the end is full, and no further one was opened
-        first = behind.index(config.mask_id)
-        assert first < config.attention_block and set(behind[first:]) == {config.mask_id}
-        behind = behind[:first]
-    assert set(behind) <= set(config.end_ids)
+    assert 10 < len(result.new_tokens) < 200 and set(behind) <= set(config.end_ids)
+    if config.attention_block is None:
+        assert len(result.token_ids) == 512
+    else:  # the block with the end is full, and no further one was opened
+        assert len(behind) < config.attention_block
     assert task.score(item, result.text)
 
 

@@ -25,7 +25,7 @@ def wide_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, f
     from ripple.models.gpu import hopper
 
     yield "a product that rotates, and product and rotation", _wide_rotation(device, dtype)
-    yield "attention of 32 and 8 heads with limits, and the library's", limits_gap(device, dtype)
+    yield "attention of 32 and 8 heads with limits, and the library's", limits_gap(device, dtype, 32, 8)
     if dtype != torch.bfloat16 or not hopper.is_hopper(device):
         return
     for heads, k_heads in ((8, 8), (14, 2), (32, 8), (80, 80)):  # the last fill the device: large blocks
@@ -52,11 +52,11 @@ def expert_gaps(device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str,
         yield what, gap(out, routed(rows, layer, config).float())
 
 
-def limits_gap(device: torch.device, dtype: torch.dtype) -> float:
+def limits_gap(device: torch.device, dtype: torch.dtype, heads: int, k_heads: int) -> float:
     """Compare attention on stored keys, of which each row sees as many as its limit says."""
     from ripple.models.gpu import attention_kernel
 
-    heads, k_heads, n_rows, n_keys, d = 32, 8, 64, 700, 128
+    n_rows, n_keys, d = 64, 700, 128
     whole: dict[str, Any] = {"device": device, "dtype": torch.int64}
     rows, slots = torch.zeros(2, n_rows, **whole), torch.tensor([2, 0], **whole)
     limit = torch.randint(1, n_keys + 1, (2, n_rows), **whole)
