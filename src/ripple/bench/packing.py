@@ -3,12 +3,13 @@
 In a packed forward the shared context does not react to a branch's token; in a thin one the committed tokens
 of the window do not either. Each lookahead of a decoding is evaluated in all ways on the same canvas, and
 KL(exact || packed) is taken per row over the vocabulary. With every context row frozen (dual cache) packed is
-exact.
+exact. A model with a tokenizer is given word problems, which the embedded ones can solve.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 import torch
 
 from ripple.bench.folder import check_folder
+from ripple.bench.serve import prompts_of
 from ripple.caches import CACHES
 from ripple.engine.engine import Engine
 from ripple.engine.layout import AskLayout
 from ripple.engine.load import load
+from ripple.engine.prompts import Prompt
 from ripple.engine.stats import log_probs
 from ripple.fields import param
 from ripple.measurement import Measurement
@@ -38,9 +41,11 @@ class Packing(Measurement):
     folder: Path | None = param(None, "a checkpoint; none is a small random one")
     decoder: str = param("rps", "whose lookaheads are measured")
     length: int = param(64, "response positions", within="[1, inf)")
+    prompts: int = param(8, "problems, of a model with a tokenizer", within="[1, inf)")
+    end_fill: bool = param(False, "end with the answer, as glide does")
 
     def run(self) -> dict[str, Any]:
-        """Decode one prompt with RPS under every cache and report the KL of its lookaheads."""
+        """Decode some prompts under every cache and report the KL of their lookaheads."""
         if self.folder is not None:
             return self._measured(check_folder(self.folder))
         with tempfile.TemporaryDirectory() as scratch:
@@ -48,28 +53,35 @@ class Packing(Measurement):
 
     def _measured(self, folder: Path) -> dict[str, Any]:
         engine = load(folder, device="cpu", dtype="float32")
+        prompts: list[Prompt] = [PROMPT] if engine.tokenizer is None else [*prompts_of(self.prompts)]
         rows = {
-            name: {
-                how: packing_kl(engine, Options(self.decoder, self.length, cache=name, lookahead=how))
-                for how in ("packed", "thin")
-            }
+            name: {how: self._kl(engine, prompts, name, how) for how in ("packed", "thin")}
             for name, policy in CACHES.items()
             if not policy.needs_blocks
         }
-        return {"bench": self.name, "length": self.length, "caches": rows}
+        model = None if self.folder is None else folder.name
+        facts = {"model": model, "decoder": self.decoder, "length": self.length, "prompts": len(prompts)}
+        return {"bench": self.name, **facts, "end_fill": self.end_fill, "caches": rows}
+
+    def _kl(self, engine: Engine, prompts: Iterable[Prompt], cache: str, lookahead: str) -> dict[str, Any]:
+        options = Options(self.decoder, self.length, cache=cache, lookahead=lookahead, end_fill=self.end_fill)
+        return packing_kl(engine, prompts, options)
 
 
-def packing_kl(engine: Engine, options: Options) -> dict[str, Any]:
-    """Decode the prompt and return the KL in nats of its lookahead rows: mean, largest, and how many."""
-    request = engine.submit(PROMPT, options)
+def packing_kl(engine: Engine, prompts: Iterable[Prompt], options: Options) -> dict[str, Any]:
+    """Decode the prompts and return the KL in nats of their lookahead rows: mean, largest, and how many."""
     kls: list[torch.Tensor] = []
-    for _ in engine.steps([request]):
-        if request.ask is not None and request.ask.branches and not request.is_refresh:
-            layouts = (request.build_layout(how) for how in ("batched", options.lookahead))
-            kls.append(_kl_rows(engine, *layouts))
+    n_lookaheads = 0
+    for prompt in prompts:
+        request = engine.submit(prompt, options)
+        for _ in engine.steps([request]):
+            if request.ask is not None and request.ask.branches and not request.is_refresh:
+                layouts = (request.build_layout(how) for how in ("batched", options.lookahead))
+                kls.append(_kl_rows(engine, *layouts))
+        n_lookaheads += request.nfe_lookahead
     rows = torch.cat(kls) if kls else torch.zeros(0)
     return {
-        "lookaheads": request.nfe_lookahead,
+        "lookaheads": n_lookaheads,
         "rows": len(rows),
         "kl_mean": float(rows.mean()) if len(rows) else None,
         "kl_max": float(rows.max()) if len(rows) else None,
