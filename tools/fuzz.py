@@ -33,7 +33,8 @@ import torch
 
 import ripple
 from ripple.files import append_line, read_lines
-from tools.fuzz_surfaces import SURFACES, Surface, Unclean
+from tools.surfaces import SURFACES
+from tools.surfaces.base import Surface, Unclean
 
 CPU_S = 5.0  # for one input
 MEMORY = 8 << 30  # of address space

@@ -11,6 +11,7 @@ import torch
 
 import ripple
 from ripple.engine.engine import Engine
+from ripple.errors import QueueFull
 from ripple.models.kv_store import KVStore
 
 POSITION_BYTES = 2 * 2 * 4 * 8 * 4  # keys and values, 2 layers, 4 heads of 8 numbers in fp32
@@ -224,6 +225,13 @@ def test_keys_stay_when_old_and_new_store_do_not_fit_together(
         with pytest.raises(ripple.RequestError, match="no room could be made for its keys: OutOfMemoryError"):
             wide.result()
     assert len(refused) == (1 if limit > 6 else 2) and store.k.shape == store.v.shape
+
+
+def test_a_queue_without_room_is_told_and_never_waited_for(engines: dict[str, Engine]) -> None:
+    engine = Engine(engines["llada"].model)
+    engine.queue_limit = 0
+    with pytest.raises(QueueFull, match="0 requests are waiting"):
+        engine.generate([1], length=4)
 
 
 @pytest.mark.parametrize("field", ["max_batch", "queue_limit"])

@@ -288,6 +288,15 @@ def test_a_result_is_as_long_as_its_canvas_has_grown(engine: Engine, length: int
     assert len(cut.result().token_ids) == BLOCK and not cut.result().is_full
 
 
+def test_positions_are_counted_as_the_canvas_grows(engine: Engine) -> None:
+    prompt = PROMPTS[0]
+    request = engine.submit(prompt, decoder="rps", length=3 * BLOCK, trace=True)
+    forwards = [x.data for x in next(engine.drain([request])).result().trace or [] if x.kind == "forward"]
+    grown = [one["window"][1] - len(prompt) for one in forwards]  # the canvas ends with the open block
+    assert grown[0] == BLOCK < grown[-1]
+    assert request.positions == sum(n * one["canvases"] for n, one in zip(grown, forwards, strict=True))
+
+
 def test_a_length_that_nobody_said_is_what_memory_holds(engine: Engine) -> None:
     position = (
         2 * engine.model.config.n_layers * engine.model.config.n_kv_heads * engine.model.config.head_dim * 4

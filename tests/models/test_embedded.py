@@ -87,7 +87,7 @@ def solver(request: pytest.FixtureRequest) -> ripple.Engine:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("length", "is_cached", "n_each"), [(128, True, 3), (256, True, 1), (256, False, 1)])
+@pytest.mark.parametrize(("length", "is_cached", "n_each"), [(128, True, 3), (256, True, 2), (256, False, 1)])
 def test_most_problems_are_solved_whatever_the_canvas(
     solver: ripple.Engine, length: int, is_cached: bool, n_each: int
 ) -> None:
@@ -97,7 +97,7 @@ def test_most_problems_are_solved_whatever_the_canvas(
     solved = sum(TASKS[item.task].score(item, r.text) for item, r in zip(items, results, strict=True))
     end_ids = set(solver.model.config.end_ids)
     assert all(set(r.token_ids[len(r.new_tokens) :]) <= end_ids for r in results)
-    # About 93 % of the full set are; of four problems one may fail, of twelve three.
+    # About 93 % of the full set are; of four problems one may fail, of eight two, of twelve three.
     assert solved >= 0.7 * len(items)
 
 

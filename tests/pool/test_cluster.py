@@ -41,7 +41,7 @@ def test_a_job_whose_worker_is_killed_equals_one_process(
         next(
             process for process in cluster if "MapWorker" in process.name() + "".join(process.cmdline())
         ).kill()
-        out, err = job.communicate(timeout=240)
+        out, err = job.communicate(timeout=60)
     finally:
         job.kill()
     assert (job.returncode, out) == (

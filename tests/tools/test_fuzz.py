@@ -13,8 +13,11 @@ from ripple.errors import LONGEST, RippleError
 from ripple.files import read_lines
 from ripple.server.failures import Refusal
 from tools import fuzz
-from tools.fuzz_surfaces import SURFACES, Surface, Unclean, check_answer, check_complaint, check_sentence
 from tools.mutations import damaged_bytes, damaged_json, damaged_words
+from tools.surfaces import SURFACES
+from tools.surfaces.base import Surface, Unclean, check_sentence
+from tools.surfaces.http import check_answer
+from tools.surfaces.words import check_complaint
 
 SLICE = {
     "config": 400, "checkpoint": 40, "trace": 600, "results": 400, "rows": 300, "toml": 150, "http": 300,
