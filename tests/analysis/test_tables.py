@@ -139,6 +139,7 @@ def test_a_sweep_is_compared_with_its_decoders_own_setting_on_the_items_both_hav
 
 
 def test_a_decoders_settings_are_drawn_beside_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     own = line("glide", 0.75, 6, 1, n=4, right=pack_bits([True] * 3 + [False]))
     wide = line("glide", 0.5, 5, 1, "glide:width=64", n=4, right=pack_bits([True, True, False, False]))
     path = tmp_path / "glide.svg"
